@@ -1,0 +1,22 @@
+//! rosterd: names in, addresses out. See ARCHITECTURE.md; modules are listed in data-flow order.
+#![forbid(unsafe_code)]
+
+pub mod name;
+
+pub mod store;
+
+pub mod namer;
+pub mod storage;
+pub mod transformer;
+
+pub mod interpreter;
+
+pub mod iface;
+
+pub mod admin;
+pub mod app;
+pub mod cli;
+
+pub mod config;
+pub mod runtime;
+pub mod telemetry;
