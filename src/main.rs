@@ -1,1 +1,3 @@
-fn main(){}
+//! The `rosterd` program.
+
+fn main() {}
