@@ -1,0 +1,459 @@
+//! Table: single flight and life time.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::hash::{BuildHasher, Hash, RandomState};
+use std::net::{IpAddr, Ipv4Addr};
+use std::ops::Deref;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+use tokio_util::task::AbortOnDropHandle;
+
+const SHARDS: usize = 16;
+
+/// How often entries past their idle time are looked for.
+const SWEEP: Duration = Duration::from_secs(5);
+
+/// On whose behalf something is looked up; budgets are shared out by it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Client(pub IpAddr);
+
+/// How long entries live and how many there may be.
+#[derive(Clone, Copy, Debug)]
+pub struct Policy {
+    /// An entry without observers is dropped after this time.
+    pub idle: Duration,
+    /// An entry asked for within this time is never dropped to make room.
+    pub protect: Duration,
+    /// How many entries there may be before idle ones are dropped early and then the greediest client is refused.
+    pub budget: usize,
+}
+
+/// Maps a key to an entry: looking it up, making it and starting its only writer is one atomic step, so that any
+/// number of concurrent first look-ups start one writer.
+pub struct Table<K, V> {
+    inner: Arc<Inner<K, V>>,
+    _sweeper: Arc<AbortOnDropHandle<()>>,
+}
+
+/// Makes an entry's value and starts its writer.
+type Start<K, V> = Box<dyn Fn(&K, Client) -> V + Send + Sync>;
+
+struct Inner<K, V> {
+    name: &'static str,
+    policy: Policy,
+    shards: Vec<Mutex<HashMap<K, Arc<Entry<V>>>>>,
+    /// Picks the shard.
+    hasher: RandomState,
+    start: Start<K, V>,
+    len: AtomicUsize,
+    refused: AtomicU64,
+    clients: Mutex<HashMap<Client, usize>>,
+    epoch: Instant,
+}
+
+struct Entry<V> {
+    value: V,
+    client: Client,
+    observers: AtomicUsize,
+    /// Milliseconds since the table's epoch at which somebody last asked for the entry or let go of it.
+    touched: AtomicU64,
+    /// Overrides the policy's idle time; the longest that anybody asked for.
+    idle_ms: AtomicU64,
+}
+
+/// Pins an entry; when the last one goes, the entry's idle time begins.
+pub struct Observer<V> {
+    entry: Arc<Entry<V>>,
+    epoch: Instant,
+}
+
+/// There is no room for a new entry of this client.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("too many {table} at once: {len} of {budget} in use, {share} of them by {client}; \
+         let unused watches go, or raise the limit", client = .client.0)]
+pub struct OverBudget {
+    /// Which table.
+    pub table: &'static str,
+    /// Entries in it.
+    pub len: usize,
+    /// Entries allowed.
+    pub budget: usize,
+    /// Entries that the refused client holds.
+    pub share: usize,
+    /// The refused client.
+    pub client: Client,
+}
+
+/// Figures for metrics and pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Usage {
+    /// Entries in the table.
+    pub len: usize,
+    /// Entries allowed.
+    pub budget: usize,
+    /// Look-ups refused since the start.
+    pub refused: u64,
+}
+
+// === impl Client ===
+
+impl Client {
+    /// The process itself.
+    pub const INTERNAL: Self = Self(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+}
+
+// === impl Policy ===
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self { idle: Duration::from_secs(600), protect: Duration::from_secs(60), budget: 1_000_000 }
+    }
+}
+
+// === impl Table ===
+
+impl<K, V> Clone for Table<K, V> {
+    fn clone(&self) -> Self {
+        Self { inner: self.inner.clone(), _sweeper: self._sweeper.clone() }
+    }
+}
+
+impl<K, V> Table<K, V>
+where
+    K: Clone + Eq + Hash + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+{
+    /// A table called `name` in errors. `start` makes an entry's value and starts its writer; it runs under a lock
+    /// of this table and must neither block nor look into the same table. Dropping the value must stop the writer.
+    ///
+    /// Must be called within a runtime: a task drops entries past their idle time, until the last handle goes.
+    pub fn new(name: &'static str, policy: Policy, start: impl Fn(&K, Client) -> V + Send + Sync + 'static) -> Self {
+        let inner = Arc::new(Inner {
+            name,
+            policy,
+            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            hasher: RandomState::new(),
+            start: Box::new(start),
+            len: AtomicUsize::new(0),
+            refused: AtomicU64::new(0),
+            clients: Mutex::default(),
+            epoch: Instant::now(),
+        });
+        let swept = Arc::downgrade(&inner);
+        let sweeper = tokio::spawn(async move {
+            let mut ticks = tokio::time::interval(SWEEP);
+            loop {
+                ticks.tick().await;
+                for shard in 0..SHARDS {
+                    let Some(inner) = swept.upgrade() else { return };
+                    inner.sweep(shard, |entry, now| entry.idle_since(now) >= entry.idle_ms.load(Ordering::Relaxed));
+                    tokio::task::yield_now().await;
+                }
+            }
+        });
+        Self { inner, _sweeper: Arc::new(AbortOnDropHandle::new(sweeper)) }
+    }
+
+    /// Pins the entry of `key`, making it if need be.
+    ///
+    /// # Errors
+    /// [`OverBudget`] when the table is full of entries in use and `client` has the largest share of it.
+    pub fn observe(&self, client: Client, key: &K) -> Result<Observer<V>, OverBudget> {
+        self.observe_for(client, key, self.inner.policy.idle)
+    }
+
+    /// Like [`Table::observe`], and once let go the entry idles for `idle` only, unless somebody asked for longer.
+    ///
+    /// # Errors
+    /// As [`Table::observe`].
+    pub fn observe_for(&self, client: Client, key: &K, idle: Duration) -> Result<Observer<V>, OverBudget> {
+        let inner = &*self.inner;
+        let shard = &inner.shards[inner.hasher.hash_one(key) as usize % SHARDS];
+        if let Some(entry) = shard.lock().get(key) {
+            return Ok(inner.pin(entry, idle));
+        }
+        // Room is made without holding the shard, since that visits all shards.
+        inner.admit(client)?;
+        let mut entries = shard.lock();
+        if let Some(entry) = entries.get(key) {
+            inner.release(client);
+            return Ok(inner.pin(entry, idle));
+        }
+        let entry = Arc::new(Entry {
+            value: (inner.start)(key, client),
+            client,
+            observers: AtomicUsize::new(0),
+            touched: AtomicU64::new(0),
+            idle_ms: AtomicU64::new(0),
+        });
+        let observer = inner.pin(&entry, idle);
+        entries.insert(key.clone(), entry);
+        Ok(observer)
+    }
+
+    /// Figures for metrics and pages.
+    pub fn usage(&self) -> Usage {
+        Usage {
+            len: self.inner.len.load(Ordering::Relaxed),
+            budget: self.inner.policy.budget,
+            refused: self.inner.refused.load(Ordering::Relaxed),
+        }
+    }
+
+    /// The keys of this moment, in no order: for state pages.
+    pub fn keys(&self) -> Vec<K> {
+        self.inner.shards.iter().flat_map(|shard| shard.lock().keys().cloned().collect::<Vec<_>>()).collect()
+    }
+}
+
+// === impl Inner ===
+
+impl<K: Eq + Hash, V> Inner<K, V> {
+    fn now(&self) -> u64 {
+        millis_since(self.epoch)
+    }
+
+    fn pin(&self, entry: &Arc<Entry<V>>, idle: Duration) -> Observer<V> {
+        entry.observers.fetch_add(1, Ordering::AcqRel);
+        entry.touched.store(self.now(), Ordering::Relaxed);
+        entry.idle_ms.fetch_max(u64::try_from(idle.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
+        Observer { entry: entry.clone(), epoch: self.epoch }
+    }
+
+    /// Reserves room for one entry of `client`.
+    fn admit(&self, client: Client) -> Result<(), OverBudget> {
+        let budget = self.policy.budget;
+        if self.len.load(Ordering::Relaxed) >= budget {
+            self.make_room();
+        }
+        let mut clients = self.clients.lock();
+        let len = self.len.load(Ordering::Relaxed);
+        if len >= budget {
+            let share = clients.get(&client).copied().unwrap_or(0);
+            let greediest = clients.values().copied().max().unwrap_or(0);
+            // A modest client may still go a little over the budget: one greedy client must not shut out the rest.
+            if share >= greediest || len >= budget + budget / 8 {
+                self.refused.fetch_add(1, Ordering::Relaxed);
+                return Err(OverBudget { table: self.name, len, budget, share, client });
+            }
+        }
+        self.len.fetch_add(1, Ordering::Relaxed);
+        *clients.entry(client).or_insert(0) += 1;
+        Ok(())
+    }
+
+    fn release(&self, client: Client) {
+        self.len.fetch_sub(1, Ordering::Relaxed);
+        let mut clients = self.clients.lock();
+        if let Some(share) = clients.get_mut(&client) {
+            *share -= 1;
+            if *share == 0 {
+                clients.remove(&client);
+            }
+        }
+    }
+
+    /// Drops entries that idle and were not asked for lately, shard by shard until a batch has gone.
+    fn make_room(&self) {
+        let protect = u64::try_from(self.policy.protect.as_millis()).unwrap_or(u64::MAX);
+        let batch = self.policy.budget / 64 + 1;
+        let mut freed = 0;
+        for shard in 0..SHARDS {
+            freed += self.sweep(shard, |entry, now| entry.idle_since(now) >= protect);
+            if freed >= batch {
+                return;
+            }
+        }
+    }
+
+    /// Drops the unobserved entries of one shard that `goes` names; returns how many went.
+    fn sweep(&self, shard: usize, goes: impl Fn(&Entry<V>, u64) -> bool) -> usize {
+        let now = self.now();
+        let mut gone = Vec::new();
+        {
+            let mut entries = self.shards[shard].lock();
+            entries.retain(|_, entry| {
+                // Observers are added under this lock only, so none can appear meanwhile.
+                let keep = entry.observers.load(Ordering::Acquire) > 0 || !goes(entry, now);
+                if !keep {
+                    gone.push(entry.clone());
+                }
+                keep
+            });
+            if entries.capacity() > 64 && entries.len() * 4 < entries.capacity() {
+                entries.shrink_to_fit();
+            }
+        }
+        for entry in &gone {
+            self.release(entry.client);
+        }
+        gone.len() // their writers stop here, outside the lock
+    }
+}
+
+fn millis_since(epoch: Instant) -> u64 {
+    u64::try_from(epoch.elapsed().as_millis()).unwrap_or(u64::MAX)
+}
+
+// === impl Entry ===
+
+impl<V> Entry<V> {
+    fn idle_since(&self, now: u64) -> u64 {
+        now.saturating_sub(self.touched.load(Ordering::Relaxed))
+    }
+}
+
+// === impl Observer ===
+
+impl<V> Clone for Observer<V> {
+    fn clone(&self) -> Self {
+        self.entry.observers.fetch_add(1, Ordering::AcqRel);
+        Self { entry: self.entry.clone(), epoch: self.epoch }
+    }
+}
+
+impl<V> Deref for Observer<V> {
+    type Target = V;
+
+    fn deref(&self) -> &V {
+        &self.entry.value
+    }
+}
+
+impl<V> Drop for Observer<V> {
+    fn drop(&mut self) {
+        // The clock starts before the count falls: a sweep in between must not see an old time.
+        self.entry.touched.store(millis_since(self.epoch), Ordering::Relaxed);
+        self.entry.observers.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+impl<V: fmt::Debug> fmt::Debug for Observer<V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Observer").field(&self.entry.value).finish()
+    }
+}
+
+impl<K, V> fmt::Debug for Table<K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Table").field("name", &self.inner.name).field("len", &self.inner.len).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type Starts = Arc<AtomicUsize>;
+
+    /// A table of numbers whose writers are counted when they start and stop.
+    fn table(policy: Policy) -> (Table<u32, Writer>, Starts, Starts) {
+        let (started, stopped) = (Starts::default(), Starts::default());
+        let (on_start, on_stop) = (started.clone(), stopped.clone());
+        let table = Table::new("numbers", policy, move |_, _| {
+            on_start.fetch_add(1, Ordering::SeqCst);
+            Writer(on_stop.clone())
+        });
+        (table, started, stopped)
+    }
+
+    #[derive(Debug)]
+    struct Writer(Starts);
+
+    impl Drop for Writer {
+        fn drop(&mut self) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    fn client(n: u8) -> Client {
+        Client(IpAddr::V4(Ipv4Addr::new(192, 0, 2, n)))
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+    async fn a_thousand_concurrent_first_lookups_start_one_writer() {
+        let (table, started, _) = table(Policy::default());
+        let lookups: Vec<_> = (0..1000)
+            .map(|_| {
+                let table = table.clone();
+                tokio::spawn(async move { table.observe(client(1), &7).expect("room") })
+            })
+            .collect();
+        for lookup in lookups {
+            lookup.await.expect("look-up");
+        }
+        assert_eq!(started.load(Ordering::SeqCst), 1);
+        assert_eq!(table.usage().len, 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_entry_without_observers_goes_after_its_idle_time_and_not_before() {
+        let (table, started, stopped) = table(Policy { idle: Duration::from_secs(600), ..Policy::default() });
+        drop(table.observe(client(1), &7).expect("room"));
+        tokio::time::sleep(Duration::from_secs(590)).await;
+        assert_eq!(stopped.load(Ordering::SeqCst), 0);
+        drop(table.observe(client(1), &7).expect("still there"));
+        tokio::time::sleep(Duration::from_secs(590)).await;
+        assert_eq!((started.load(Ordering::SeqCst), stopped.load(Ordering::SeqCst)), (1, 0));
+        tokio::time::sleep(Duration::from_secs(30)).await;
+        assert_eq!(stopped.load(Ordering::SeqCst), 1);
+        assert_eq!(table.usage().len, 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_observed_entry_stays_for_ever() {
+        let (table, _, stopped) = table(Policy::default());
+        let first = table.observe(client(1), &7).expect("room");
+        let second = first.clone();
+        drop(first);
+        tokio::time::sleep(Duration::from_secs(100_000)).await;
+        assert_eq!(stopped.load(Ordering::SeqCst), 0);
+        drop(second);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_one_shot_look_up_idles_briefly() {
+        let (table, _, stopped) = table(Policy::default());
+        drop(table.observe_for(client(1), &7, Duration::from_secs(10)).expect("room"));
+        tokio::time::sleep(Duration::from_secs(20)).await;
+        assert_eq!(stopped.load(Ordering::SeqCst), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn over_budget_idle_entries_go_first_and_fresh_ones_are_protected() {
+        let policy = Policy { budget: 64, ..Policy::default() };
+        let (table, _, stopped) = table(policy);
+        for key in 0..64 {
+            drop(table.observe(client(1), &key).expect("room"));
+        }
+        table.observe(client(1), &1000).expect_err("all were asked for just now");
+        tokio::time::sleep(Duration::from_secs(61)).await;
+        table.observe(client(1), &1000).expect("idle entries make room");
+        assert!(stopped.load(Ordering::SeqCst) > 0);
+    }
+
+    #[tokio::test]
+    async fn the_greediest_client_is_refused_and_a_modest_one_is_not() {
+        let (table, ..) = table(Policy { budget: 64, ..Policy::default() });
+        let mut held = Vec::new();
+        for key in 0..64 {
+            held.push(table.observe(client(1), &key).expect("room"));
+        }
+        let refused = table.observe(client(1), &100).expect_err("full");
+        assert_eq!((refused.share, refused.len, refused.budget), (64, 64, 64));
+        assert!(refused.to_string().contains("192.0.2.1"), "{refused}");
+        held.push(table.observe(client(2), &200).expect("a modest client gets in"));
+        for key in 300..400 {
+            if let Ok(observer) = table.observe(client(3), &key) {
+                held.push(observer);
+            }
+        }
+        assert!(table.usage().len <= 64 + 64 / 8, "bounded whoever asks: {:?}", table.usage());
+        assert!(table.usage().refused > 0);
+    }
+}
