@@ -1,1 +1,48 @@
-//! transformer
+//! Transformers: address set to address set, or tree to tree, on the answers of a namer.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::name::{Addr, AddrSet, Path};
+use crate::store::{Reading, Run};
+
+/// A transformer, ready to be applied.
+#[derive(Clone)]
+pub struct Transformer {
+    /// What is put before the ids of leaves, `/%/…`.
+    pub id_prefix: Path,
+    /// What it does.
+    pub effect: Effect,
+}
+
+/// What a transformer does with a tree all of whose leaves are bound.
+#[derive(Clone)]
+pub enum Effect {
+    /// Changes the address set of each leaf.
+    Addresses(Arc<dyn MapAddresses>),
+    /// Every leaf becomes the binding of this path, looked up among the `/$/` namers only.
+    Replace(Path),
+    /// The whole tree, even a negative one, becomes the binding of this path, likewise.
+    Const(Path),
+}
+
+/// Changes address sets.
+pub trait MapAddresses: fmt::Debug + Send + Sync {
+    /// The address set that takes the place of `set`. A filter that leaves nothing says `Addr::Neg`.
+    fn map(&self, run: &mut Run<'_>, set: &AddrSet) -> Reading<Addr>;
+}
+
+/// The `kind`-specific part of a block under `transformers:`.
+pub trait TransformerConfig: fmt::Debug + Send + Sync {
+    /// Builds the transformer; `prefix` is the block's own `prefix:`, without `/%`.
+    ///
+    /// # Errors
+    /// One line that names the key and the remedy, for what only shows at start.
+    fn build(&self, prefix: Option<&Path>) -> Result<Transformer, String>;
+}
+
+impl fmt::Debug for Transformer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Transformer").field("id_prefix", &self.id_prefix.to_string()).finish_non_exhaustive()
+    }
+}
