@@ -4,9 +4,11 @@
 //! carries them.
 
 mod addr;
+mod delegate;
 mod dtab;
 mod error;
 mod flat;
+mod index;
 mod limits;
 mod parse;
 mod path;
@@ -15,8 +17,10 @@ mod show;
 mod tree;
 
 pub use addr::{Addr, AddrSet, Address, Meta, meta_keys};
+pub use delegate::{DelegateTree, WeightedDelegate};
 pub use dtab::{Dentry, Dtab};
 pub use error::ParseError;
+pub use index::{IndexedDtab, Layers};
 pub use limits::{Limit, Limits};
 pub use path::{EmptyElement, Path};
 pub use prefix::{Elem, Prefix};

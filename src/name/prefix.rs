@@ -70,6 +70,11 @@ impl Prefix {
         Self { flat }
     }
 
+    /// The encoded elements.
+    pub(super) fn flat(&self) -> &Bytes {
+        &self.flat
+    }
+
     /// The elements, first to last.
     pub fn elems(&self) -> impl Iterator<Item = Elem<'_>> + Clone {
         flat::Elems::new(&self.flat).map(|elem| if elem.is_empty() { Elem::Any } else { Elem::Label(elem) })
