@@ -1,6 +1,7 @@
 //! Taking a mapping apart key by key.
 
 use std::fmt::Display;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use super::report::Report;
@@ -84,6 +85,22 @@ impl<'a> Fields<'a> {
     /// A duration in milliseconds, or a default.
     pub fn millis_or(&mut self, key: &'static str, default: Duration) -> Duration {
         self.opt(key).map_or(default, |Millis(duration)| duration)
+    }
+
+    /// A number within bounds, or a default.
+    pub fn within<T: FromNode + PartialOrd + Display>(
+        &mut self,
+        key: &'static str,
+        bounds: RangeInclusive<T>,
+        default: T,
+    ) -> T {
+        let Some(number) = self.opt::<T>(key) else { return default };
+        if bounds.contains(&number) {
+            return number;
+        }
+        let message = format!("{number} is not between {} and {}", bounds.start(), bounds.end());
+        self.report.problem(self.span_of(key), message);
+        default
     }
 
     /// A mapping below this one, read with `read`; `what` names it in messages.

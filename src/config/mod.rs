@@ -10,18 +10,25 @@
 mod fields;
 mod json;
 mod kind;
+mod names;
+mod own;
 mod report;
 mod secret;
+mod socket;
 mod source;
+mod tls;
 pub mod tree;
 mod value;
 mod yaml;
 
 pub use fields::Fields;
 pub use kind::{Kind, KindState};
+pub use own::{Drain, Fixes, IpFamilies, Ledger, OwnKeys, OwnLimits, Peer};
 pub use report::{Problem, Problems, Report, Warning};
 pub use secret::Secret;
+pub use socket::SocketOptions;
 pub use source::{FileId, Span};
+pub use tls::{ClientAuth, ClientTls, ServerTls, Validation};
 pub use value::{Directory, FromNode, Millis, Port, RegularFile};
 
 /// Reads `text`, which must be one mapping, with `read`. `what` names the mapping in messages.

@@ -61,6 +61,12 @@ impl Report {
         format!("{name}:{}:{}", span.line, span.column)
     }
 
+    /// The lines of a file from line `first` on.
+    pub(super) fn lines_from(&self, file: FileId, first: u32) -> impl Iterator<Item = &str> {
+        let lines = self.sources.get(usize::from(file.0)).map(Source::lines).unwrap_or_default();
+        lines.into_iter().skip(first as usize - 1)
+    }
+
     /// The value with the warnings, if nothing is wrong.
     ///
     /// # Errors
@@ -70,7 +76,7 @@ impl Report {
         warnings.sort_by_key(|warning| warning.span);
         let warnings = warnings
             .into_iter()
-            .map(|warning| Warning(format!("{}: {}", self.place(warning.span), warning.message)))
+            .map(|warning| Warning(format!("{}: {}", self.place(warning.span), one_line(&warning.message))))
             .collect();
         let mut list = self.problems.take();
         list.sort_by_key(|problem| problem.span);
@@ -80,6 +86,17 @@ impl Report {
             _ => Err(Problems { sources: self.sources, list, hidden: self.hidden.take() }),
         }
     }
+}
+
+/// Messages may repeat text of the file.
+fn one_line(message: &str) -> String {
+    message.chars().fold(String::new(), |mut line, char| {
+        match char {
+            char if char.is_control() => line.extend(char.escape_default()),
+            char => line.push(char),
+        }
+        line
+    })
 }
 
 /// Something in an accepted file that has no effect, as one line `file:line:column: message`.
@@ -142,7 +159,7 @@ impl fmt::Display for Problems {
         for Problem { span, message } in self.list.iter().take(MAX_LISTED) {
             let file = usize::from(span.file.0);
             let name = self.sources.get(file).map_or("", |source| source.name.as_str());
-            writeln!(out, "{name}:{}:{}: {message}", span.line, span.column)?;
+            writeln!(out, "{name}:{}:{}: {}", span.line, span.column, one_line(message))?;
             if let Some(line) = lines.get(file).and_then(|lines| lines.get(span.line as usize - 1)) {
                 self.quote(out, *span, line)?;
             }
