@@ -10,6 +10,8 @@ use bytes::Bytes;
 use crate::name::Dtab;
 use crate::store::{Client, OverBudget, Watch};
 
+pub mod memory;
+
 /// A stored dtab, parsed and indexed once per version and shared.
 #[derive(Clone, Debug)]
 pub struct VersionedDtab {
