@@ -1,0 +1,5 @@
+//! Stories a user would tell, one module each.
+
+mod cases;
+mod fuzz_entries;
+mod tables;
