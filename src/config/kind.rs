@@ -78,11 +78,12 @@ impl<C> Kind<C> {
         None
     }
 
-    /// Reads the kind's own keys, or reports that it is not built yet. None only if a problem was reported.
+    /// What reads the kind's own keys; none if the kind is not built yet, which is then the only complaint about the
+    /// mapping. To be asked before any other key is read.
     #[must_use]
-    pub fn read(&self, fields: &mut Fields<'_>) -> Option<C> {
-        match &self.state {
-            KindState::Built(read) => read(fields),
+    pub fn reader(&self, fields: &mut Fields<'_>) -> Option<fn(&mut Fields<'_>) -> Option<C>> {
+        match self.state {
+            KindState::Built(read) => Some(read),
             KindState::NotYet | KindState::Refused(_) => {
                 fields.report().problem(fields.span_of("kind"), format!("{}: not built yet", self.name));
                 fields.ignore_unknown();
@@ -91,19 +92,21 @@ impl<C> Kind<C> {
         }
     }
 
-    /// Checks `experimental: true` as namerd does for storages and telemeters. False if a problem was reported.
+    /// Reads `experimental` and checks it as namerd does for storages and telemeters. None if a problem was reported,
+    /// which is then the only complaint about the mapping.
     #[must_use]
-    pub fn check_experimental(&self, fields: &mut Fields<'_>, family: &str) -> bool {
-        let enabled = fields.or("experimental", false);
-        if self.experimental && !enabled {
-            let message = format!(
-                "The {} {family} is experimental and must be explicitly enabled by setting the `experimental' \
-                 parameter to true.",
-                self.name
-            );
-            fields.report().problem(fields.span_of("kind"), message);
+    pub fn check_experimental(&self, fields: &mut Fields<'_>, family: &str) -> Option<()> {
+        if fields.or("experimental", false) || !self.experimental {
+            return Some(());
         }
-        enabled || !self.experimental
+        let message = format!(
+            "The {} {family} is experimental and must be explicitly enabled by setting the `experimental' parameter \
+             to true.",
+            self.name
+        );
+        fields.report().problem(fields.span_of("kind"), message);
+        fields.ignore_unknown();
+        None
     }
 }
 
@@ -136,12 +139,8 @@ mod tests {
     fn read(text: &str) -> Result<u32, Vec<String>> {
         read_text("f", text, "a file", |fields| {
             let kind = Kind::choose(fields, "storage", KINDS)?;
-            let usable = kind.check_experimental(fields, "storage");
-            if !usable {
-                fields.ignore_unknown();
-                return None;
-            }
-            kind.read(fields)
+            kind.check_experimental(fields, "storage")?;
+            kind.reader(fields)?(fields)
         })
         .map(|(size, _)| size)
         .map_err(|problems| {

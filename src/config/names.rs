@@ -32,6 +32,8 @@ impl Report {
     /// The place of a character of a scalar's text in the file, if the file shows that line of text as it is (no
     /// escapes, no folding), else the place of the scalar.
     fn place_in(&self, span: Span, text: &str, position: usize) -> Span {
+        // What is missing at the end is missing behind the last character that is not blank.
+        let text = text.trim_end();
         let before: String = text.chars().take(position).collect();
         let (line_of_text, column) = match before.rfind('\n') {
             Some(end) => (before.matches('\n').count(), before[end + 1..].chars().count()),

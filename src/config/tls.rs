@@ -24,6 +24,17 @@ pub struct ServerTls {
     pub protocols: Option<Vec<String>>,
 }
 
+impl ServerTls {
+    /// Reads `tls` and refuses it: it is checked already, but nothing serves it.
+    pub fn not_built_yet(fields: &mut Fields<'_>) -> Option<Self> {
+        let tls = fields.opt("tls");
+        if tls.is_some() {
+            fields.report().problem(fields.span_of("tls"), "tls: not built yet");
+        }
+        tls
+    }
+}
+
 impl FromNode for ServerTls {
     fn from_node(node: &Node, report: &Report) -> Option<Self> {
         Fields::read(node, "tls", report, |fields| {

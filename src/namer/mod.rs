@@ -1,5 +1,9 @@
 //! Namers: where addresses come from. One folder per source, each with its own config struct.
 
+mod config;
+pub mod fs;
+pub mod rewrite;
+
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
@@ -7,6 +11,8 @@ use std::time::Duration;
 
 use crate::name::{Addr, NameTree, Path};
 use crate::store::{Reading, Run};
+
+pub use config::{KINDS, NamerBlock, OWN_KEYS, check_overlaps, own_prefix};
 
 /// A source of addresses, configured under a prefix such as `/#/io.l5d.fs`.
 ///

@@ -10,7 +10,10 @@ use bytes::Bytes;
 use crate::name::Dtab;
 use crate::store::{Client, OverBudget, Watch};
 
+mod config;
 pub mod memory;
+
+pub use config::{KINDS, OWN_KEYS, StorageBlock};
 
 /// A stored dtab, parsed and indexed once per version and shared.
 #[derive(Clone, Debug)]

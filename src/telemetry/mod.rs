@@ -1,1 +1,5 @@
-//! telemetry
+//! Telemetry: metrics and their exporters.
+
+mod config;
+
+pub use config::{KINDS, PrometheusConfig, TelemeterBlock, TelemeterConfig};

@@ -1,10 +1,16 @@
 //! Transformers: address set to address set, or tree to tree, on the answers of a namer.
 
+mod config;
+
 use std::fmt;
 use std::sync::Arc;
 
 use crate::name::{Addr, AddrSet, Path};
 use crate::store::{Reading, Run};
+
+pub use config::{
+    ConstConfig, KINDS, LocalhostConfig, PortConfig, ReplaceConfig, SpecificHostConfig, TransformerBlock,
+};
 
 /// A transformer, ready to be applied.
 #[derive(Clone)]

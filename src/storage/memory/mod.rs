@@ -1,5 +1,7 @@
 //! io.l5d.inMemory: dtabs in this process only; a restart begins with those of the configuration.
 
+mod config;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
@@ -11,6 +13,8 @@ use parking_lot::Mutex;
 use super::{Storage, StorageError, VersionedDtab};
 use crate::name::Dtab;
 use crate::store::{Cell, Client, Live, Observer, OverBudget, Policy, Table, Watch};
+
+pub use config::MemoryConfig;
 
 /// How many namespaces may be watched at once, missing ones included. Namespaces that exist are not limited.
 const WATCHED: usize = 100_000;

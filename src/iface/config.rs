@@ -1,0 +1,101 @@
+//! `interfaces:` of the configuration: the kinds there are, and the keys that all of them have.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use super::http::HttpControllerConfig;
+use crate::config::tree::Node;
+use crate::config::{Fields, Kind, Port, Report, ServerTls, SocketOptions};
+
+/// The `kind`-specific part of an element of `interfaces:`.
+pub trait InterfaceConfig: fmt::Debug + Send + Sync {
+    /// The port if the element gives none.
+    fn default_port(&self) -> u16;
+}
+
+/// All kinds of interfaces. A new one is a new folder and a line here.
+pub const KINDS: &[Kind<Box<dyn InterfaceConfig>>] = &[
+    Kind::not_yet("io.l5d.thriftNameInterpreter"),
+    Kind::built("io.l5d.httpController", |_| Some(Box::new(HttpControllerConfig))),
+    Kind::not_yet("io.l5d.mesh"),
+    Kind::not_yet("io.l5d.destination"),
+];
+
+/// One element of `interfaces:`.
+#[derive(Debug)]
+pub struct InterfaceBlock {
+    /// The kind.
+    pub kind: &'static str,
+    /// Where it listens: `ip`, loopback by default, and `port`, by default that of the kind.
+    pub address: SocketAddr,
+    /// `socketOptions`.
+    pub socket_options: SocketOptions,
+    /// `tls`.
+    pub tls: Option<ServerTls>,
+    /// The keys of the kind.
+    pub config: Box<dyn InterfaceConfig>,
+}
+
+impl InterfaceBlock {
+    /// Reads one element. None only if a problem was reported.
+    #[must_use]
+    pub fn read(node: &Node, report: &Report) -> Option<Self> {
+        Fields::read(node, "the interface", report, |fields| {
+            let kind = Kind::choose(fields, "interface", KINDS)?;
+            let config = kind.reader(fields)?(fields);
+            let ip = fields.or("ip", IpAddr::V4(Ipv4Addr::LOCALHOST));
+            let port = fields.opt("port").map(|Port(port)| port);
+            let socket_options = fields.or("socketOptions", SocketOptions::default());
+            let tls = ServerTls::not_built_yet(fields);
+            let config = config?;
+            let address = SocketAddr::new(ip, port.unwrap_or_else(|| config.default_port()));
+            Some(Self { kind: kind.name, address, socket_options, tls, config })
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::read_text;
+
+    fn read(interface: &str) -> Result<InterfaceBlock, Vec<String>> {
+        read_text("f", interface, "the test", |fields| {
+            let node = fields.node("i")?;
+            InterfaceBlock::read(node, fields.report())
+        })
+        .map(|(interface, _)| interface)
+        .map_err(|problems| problems.list().iter().map(|problem| problem.message.clone()).collect())
+    }
+
+    #[test]
+    fn an_interface_listens_on_loopback_at_the_port_of_its_kind() {
+        let interface = read("i: {kind: io.l5d.httpController}").expect("valid");
+        assert_eq!(interface.address, SocketAddr::from(([127, 0, 0, 1], 4180)));
+        let interface =
+            read("i: {kind: io.l5d.httpController, ip: 0.0.0.0, port: 0, socketOptions: {backlog: 5}}").expect("valid");
+        assert_eq!(interface.address, SocketAddr::from(([0, 0, 0, 0], 0)));
+        assert_eq!(interface.socket_options.backlog, Some(5));
+    }
+
+    #[test]
+    fn experimental_is_not_a_key_of_interfaces() {
+        let messages = read("i: {kind: io.l5d.httpController, experimental: true}").expect_err("refused");
+        assert!(messages[0].starts_with("Unrecognized field \"experimental\""), "{messages:?}");
+    }
+
+    #[test]
+    fn tls_is_checked_but_not_built_yet() {
+        let tls = |tls: &str| read(&format!("i: {{kind: io.l5d.httpController, tls: {tls}}}")).expect_err("refused");
+        assert_eq!(tls("{certPath: a, keyPath: b}"), ["tls: not built yet"]);
+        assert_eq!(tls("{keyPath: b}"), ["'certPath' is required for tls"]);
+    }
+
+    #[test]
+    fn interfaces_that_are_not_built_yet_are_named() {
+        for kind in ["io.l5d.thriftNameInterpreter", "io.l5d.mesh", "io.l5d.destination"] {
+            let messages = read(&format!("i: {{kind: {kind}, ip: x, cache: {{}}}}")).expect_err("refused");
+            assert_eq!(messages, [format!("{kind}: not built yet")]);
+        }
+    }
+}

@@ -1,0 +1,5 @@
+//! `io.l5d.fs`: addresses from files.
+
+mod config;
+
+pub use config::FsConfig;

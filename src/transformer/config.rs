@@ -1,0 +1,174 @@
+//! `transformers:` of a namer in the configuration: the kinds there are, their keys and the one that all have.
+
+use super::{Transformer, TransformerConfig};
+use crate::config::tree::Node;
+use crate::config::{Fields, Kind, Port, Report};
+use crate::name::Path;
+
+/// All kinds of transformers.
+pub const KINDS: &[Kind<Box<dyn TransformerConfig>>] = &[
+    Kind::built("io.l5d.port", |fields| Some(Box::new(PortConfig::read(fields)?))),
+    Kind::built("io.l5d.localhost", |_| Some(Box::new(LocalhostConfig))),
+    Kind::built("io.l5d.specificHost", |fields| Some(Box::new(SpecificHostConfig::read(fields)?))),
+    Kind::built("io.l5d.replace", |fields| Some(Box::new(ReplaceConfig::read(fields)?))),
+    Kind::built("io.l5d.const", |fields| Some(Box::new(ConstConfig::read(fields)?))),
+    Kind::not_yet("io.l5d.k8s.daemonset"),
+    Kind::not_yet("io.l5d.k8s.localnode"),
+];
+
+/// One element of `transformers:`.
+#[derive(Debug)]
+pub struct TransformerBlock {
+    /// The kind.
+    pub kind: &'static str,
+    /// `prefix`, without `/%`; none = the kind's own.
+    pub prefix: Option<Path>,
+    /// The keys of the kind.
+    pub config: Box<dyn TransformerConfig>,
+}
+
+impl TransformerBlock {
+    /// Reads one element. None only if a problem was reported.
+    #[must_use]
+    pub fn read(node: &Node, report: &Report) -> Option<Self> {
+        Fields::read(node, "the transformer", report, |fields| {
+            let kind = Kind::choose(fields, "transformer", KINDS)?;
+            let config = kind.reader(fields)?(fields);
+            let prefix = fields.opt("prefix");
+            Some(Self { kind: kind.name, prefix, config: config? })
+        })
+    }
+}
+
+/// `io.l5d.port`: every address gets this port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PortConfig {
+    /// `port`.
+    pub port: u16,
+}
+
+impl PortConfig {
+    fn read(fields: &mut Fields<'_>) -> Option<Self> {
+        let Port(port) = fields.req("port")?;
+        Some(Self { port })
+    }
+}
+
+/// `io.l5d.localhost`: keeps the addresses of this host. It has no keys.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LocalhostConfig;
+
+/// `io.l5d.specificHost`: keeps the addresses of one host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SpecificHostConfig {
+    /// `host`: an address, or a name that is looked up once at the start.
+    pub host: String,
+}
+
+impl SpecificHostConfig {
+    fn read(fields: &mut Fields<'_>) -> Option<Self> {
+        Some(Self { host: fields.req_or("host", "io.l5d.specificHost: host property is required")? })
+    }
+}
+
+/// `io.l5d.replace`: every leaf becomes the binding of another name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReplaceConfig {
+    /// `path`: that name. Only `/$/…` is found.
+    pub path: Path,
+}
+
+impl ReplaceConfig {
+    fn read(fields: &mut Fields<'_>) -> Option<Self> {
+        Some(Self { path: fields.req("path")? })
+    }
+}
+
+/// `io.l5d.const`: the whole tree becomes the binding of another name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConstConfig {
+    /// `path`: that name. Only `/$/…` is found.
+    pub path: Path,
+}
+
+impl ConstConfig {
+    fn read(fields: &mut Fields<'_>) -> Option<Self> {
+        Some(Self { path: fields.req("path")? })
+    }
+}
+
+impl TransformerConfig for PortConfig {
+    fn build(&self, _: Option<&Path>) -> Result<Transformer, String> {
+        Err("not built yet".to_owned())
+    }
+}
+
+impl TransformerConfig for LocalhostConfig {
+    fn build(&self, _: Option<&Path>) -> Result<Transformer, String> {
+        Err("not built yet".to_owned())
+    }
+}
+
+impl TransformerConfig for SpecificHostConfig {
+    fn build(&self, _: Option<&Path>) -> Result<Transformer, String> {
+        Err("not built yet".to_owned())
+    }
+}
+
+impl TransformerConfig for ReplaceConfig {
+    fn build(&self, _: Option<&Path>) -> Result<Transformer, String> {
+        Err("not built yet".to_owned())
+    }
+}
+
+impl TransformerConfig for ConstConfig {
+    fn build(&self, _: Option<&Path>) -> Result<Transformer, String> {
+        Err("not built yet".to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::read_text;
+
+    /// The `Debug` forms of the elements, or the messages.
+    fn read(transformer: &str) -> Result<String, Vec<String>> {
+        read_text("f", &format!("t: [{transformer}]"), "the test", |fields| fields.each("t", TransformerBlock::read))
+            .map(|(blocks, _)| blocks.iter().map(|block| format!("{:?} {:?}", block.config, block.prefix)).collect())
+            .map_err(|problems| problems.list().iter().map(|problem| problem.message.clone()).collect())
+    }
+
+    #[test]
+    fn each_kind_reads_its_keys() {
+        for (transformer, config) in [
+            ("{kind: io.l5d.port, port: 4140}", "PortConfig { port: 4140 } None"),
+            ("{kind: io.l5d.localhost, prefix: /here}", "LocalhostConfig Some(Path(/here))"),
+            ("{kind: io.l5d.specificHost, host: 192.0.2.1}", "SpecificHostConfig { host: \"192.0.2.1\" } None"),
+            ("{kind: io.l5d.replace, path: /$/nil}", "ReplaceConfig { path: Path(/$/nil) } None"),
+            ("{kind: io.l5d.const, path: /$/nil}", "ConstConfig { path: Path(/$/nil) } None"),
+        ] {
+            assert_eq!(read(transformer), Ok(config.to_owned()), "{transformer}");
+        }
+    }
+
+    #[test]
+    fn a_missing_key_is_named() {
+        for (kind, message) in [
+            ("port", "'port' is required for the io.l5d.port transformer"),
+            ("specificHost", "io.l5d.specificHost: host property is required"),
+            ("replace", "'path' is required for the io.l5d.replace transformer"),
+            ("const", "'path' is required for the io.l5d.const transformer"),
+            ("k8s.daemonset", "io.l5d.k8s.daemonset: not built yet"),
+            ("k8s.localnode", "io.l5d.k8s.localnode: not built yet"),
+        ] {
+            assert_eq!(read(&format!("{{kind: io.l5d.{kind}}}")), Err(vec![message.to_owned()]));
+        }
+    }
+
+    #[test]
+    fn a_key_of_another_kind_is_unknown() {
+        let messages = read("{kind: io.l5d.localhost, host: a}").expect_err("refused");
+        assert!(messages[0].starts_with("Unrecognized field \"host\" in the io.l5d.localhost transformer"));
+    }
+}
