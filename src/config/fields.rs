@@ -60,8 +60,16 @@ impl<'a> Fields<'a> {
 
     /// The value of a key that must be there. None only if a problem was reported.
     pub fn req<T: FromNode>(&mut self, key: &'static str) -> Option<T> {
-        let message = format!("'{key}' is required for {}", self.what);
-        self.req_or(key, message)
+        match self.node(key) {
+            Some(node) => T::from_node(node, self.report),
+            None => self.missing(key),
+        }
+    }
+
+    /// Reports that a key that must be there is not; always none.
+    pub fn missing<T>(&self, key: &'static str) -> Option<T> {
+        self.report.problem(self.span_of(key), format!("'{key}' is required for {}", self.what));
+        None
     }
 
     /// As [`Fields::req`], with the message for the case that the key is missing.
@@ -130,20 +138,25 @@ impl<'a> Fields<'a> {
 
     /// The value of a key as it stands in the file; none if it is absent or nothing. The key counts as known.
     pub fn node(&mut self, key: &'static str) -> Option<&'a Node> {
-        if !self.known.contains(&key) {
-            self.known.push(key);
-        }
         self.entry(key).map(|entry| &entry.value).filter(|node| !node.is_null())
     }
 
-    fn entry(&self, key: &str) -> Option<&'a Entry> {
+    /// A key with its value as they stand in the file. The key counts as known.
+    pub fn entry(&mut self, key: &'static str) -> Option<&'a Entry> {
+        if !self.known.contains(&key) {
+            self.known.push(key);
+        }
+        self.find(key)
+    }
+
+    fn find(&self, key: &str) -> Option<&'a Entry> {
         self.entries.iter().find(|entry| entry.key == key)
     }
 
     /// Where a key's value stands; where the key stands if it has none; else where the mapping starts.
     #[must_use]
     pub fn span_of(&self, key: &str) -> Span {
-        match self.entry(key) {
+        match self.find(key) {
             Some(entry) if entry.value.is_null() => entry.key_span,
             Some(entry) => entry.value.span,
             None => self.span(),

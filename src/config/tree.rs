@@ -59,6 +59,13 @@ impl Node {
         Self { span, value: Value::Scalar(Scalar { text: text.into(), quoted: false }) }
     }
 
+    /// Text that stands in no file; its place is to be set.
+    #[must_use]
+    pub fn text(text: &str) -> Self {
+        let scalar = Scalar { text: text.to_owned(), quoted: true };
+        Self { span: Span::default(), value: Value::Scalar(scalar) }
+    }
+
     /// Whether this is nothing: `null`, `~`, or a key without a value.
     #[must_use]
     pub fn is_null(&self) -> bool {

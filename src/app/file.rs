@@ -1,0 +1,169 @@
+//! The whole configuration file: namerd's keys and rosterd's own.
+
+use std::convert::Infallible;
+
+use super::with;
+use crate::admin::AdminConfig;
+use crate::config::tree::{self, Node, Value};
+use crate::config::{Fields, Kind, OwnKeys, Problems, Report, Warning};
+use crate::iface::InterfaceBlock;
+use crate::namer::{self, NamerBlock};
+use crate::storage::StorageBlock;
+use crate::telemetry::TelemeterBlock;
+
+/// Kinds of `interpreter:`, rosterd's own key for relay mode: the servers that a relay asks.
+const INTERPRETERS: &[Kind<Infallible>] =
+    &[Kind::not_yet("io.l5d.namerd"), Kind::not_yet("io.l5d.mesh"), Kind::not_yet("io.l5d.namerd.http")];
+
+/// A checked configuration.
+#[derive(Debug)]
+pub struct Config {
+    /// `admin`.
+    pub admin: AdminConfig,
+    /// `storage`.
+    pub storage: StorageBlock,
+    /// `namers`, in the order in which they are tried; their prefixes do not overlap.
+    pub namers: Vec<NamerBlock>,
+    /// `interfaces`: at least one.
+    pub interfaces: Vec<InterfaceBlock>,
+    /// `telemetry`.
+    pub telemetry: Vec<TelemeterBlock>,
+    /// The keys that only rosterd has.
+    pub own: OwnKeys,
+}
+
+impl Config {
+    /// Reads the text of a configuration, and that of a second file with keys that only rosterd has, each with the
+    /// name that messages call it.
+    ///
+    /// Nothing is opened or contacted, but the directories that namers read must exist. Environment variables are not
+    /// replaced in the text, as in namerd.
+    ///
+    /// # Errors
+    /// Everything that is wrong in both files.
+    pub fn load(name: &str, text: &str, with: Option<(&str, &str)>) -> Result<(Self, Vec<Warning>), Problems> {
+        let mut report = Report::default();
+        let file = report.add_source(name, text);
+        let with = with.map(|(name, text)| (report.add_source(name, text), text));
+        let mut root = tree::parse(text, file, &report);
+        let own = with.and_then(|(file, text)| tree::parse(text, file, &report));
+        if let (Some(root), Some(own)) = (&mut root, own) {
+            if root.is_null() {
+                root.value = Value::Map(Vec::new());
+            }
+            with::merge(root, &own, &report);
+        }
+        let config = root.and_then(|root| Self::read(&root, &report));
+        report.finish(config)
+    }
+
+    fn read(root: &Node, report: &Report) -> Option<Self> {
+        Fields::read(root, "the configuration", report, |fields| {
+            let admin = fields.or("admin", AdminConfig::default());
+            let storage = match fields.node("storage") {
+                Some(node) => StorageBlock::read(node, report),
+                None => fields.missing("storage"),
+            };
+            let namers = fields.each("namers", NamerBlock::read).unwrap_or_default();
+            namer::check_overlaps(&namers, report);
+            let interfaces = match fields.node("interfaces").map(|node| &node.value) {
+                None => {
+                    report.problem(fields.span_of("interfaces"), "'interfaces' field is required");
+                    None
+                }
+                Some(Value::List(items)) if items.is_empty() => {
+                    report.problem(fields.span_of("interfaces"), "One or more interfaces must be specified");
+                    None
+                }
+                Some(_) => fields.each("interfaces", InterfaceBlock::read),
+            };
+            let telemetry = fields.each("telemetry", TelemeterBlock::read).unwrap_or_default();
+            let own = OwnKeys::read(fields);
+            // No kind is built, so this never gives a value.
+            fields.section("interpreter", "the interpreter", |fields| {
+                Kind::choose(fields, "interpreter", INTERPRETERS)?.reader(fields)?(fields)
+            });
+            Some(Self { admin, storage: storage?, namers, interfaces: interfaces?, telemetry, own })
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+
+    use super::*;
+
+    const MINIMAL: &str = "storage: {kind: io.l5d.inMemory}\ninterfaces: [{kind: io.l5d.httpController}]\n";
+
+    fn load(text: &str) -> Result<Config, Vec<String>> {
+        Config::load("namerd.yaml", text, None).map(|(config, _)| config).map_err(|problems| {
+            problems.list().iter().map(|p| format!("{}:{}: {}", p.span.line, p.span.column, p.message)).collect()
+        })
+    }
+
+    #[test]
+    fn a_storage_and_an_interface_are_enough() {
+        let config = load(MINIMAL).expect("valid");
+        assert_eq!(config.admin.address, SocketAddr::from(([127, 0, 0, 1], 9991)));
+        assert_eq!(config.storage.kind, "io.l5d.inMemory");
+        assert_eq!(config.interfaces.len(), 1);
+        assert!(config.namers.is_empty() && config.telemetry.is_empty());
+        assert_eq!(config.own, OwnKeys::default());
+    }
+
+    #[test]
+    fn storage_and_interfaces_are_required() {
+        for text in ["", "{}", "storage:\ninterfaces:\n"] {
+            let problems = load(text).expect_err("must be refused").join("\n");
+            assert!(problems.contains("'storage' is required for the configuration"), "{problems}");
+            assert!(problems.contains("'interfaces' field is required"), "{problems}");
+        }
+        assert_eq!(
+            load("storage: {kind: io.l5d.inMemory}\ninterfaces: []").expect_err("must be refused"),
+            ["2:13: One or more interfaces must be specified"]
+        );
+    }
+
+    #[test]
+    fn all_that_is_wrong_is_said_at_once() {
+        let problems = load(
+            "admin: {port: 70000}
+storage: {kind: io.l5d.zk, pathPrefix: [x]}
+namers:
+- {kind: io.l5d.consul, prot: 1}
+- {kind: io.l5d.fs}
+interfaces:
+- {kind: io.l5d.mesh}
+- {kind: io.l5d.httpController, ip: localhost}
+telemetry: [{kind: io.l5d.prometheus, prefix: {}}]
+interpreter: {kind: io.l5d.namerd, dst: /$/inet/x/4100}
+routers: []
+",
+        )
+        .expect_err("must be refused");
+        let starts = [
+            "1:15: 70000 outside valid range for ports",
+            "2:17: io.l5d.zk: not built yet",
+            "4:10: io.l5d.consul: not built yet",
+            "5:3: 'rootDir' is required for the io.l5d.fs namer",
+            "7:10: io.l5d.mesh: not built yet",
+            "8:37: 'localhost' is not an IP string literal.",
+            "9:47: expected text, found a mapping",
+            "10:21: io.l5d.namerd: not built yet",
+            "11:1: Unrecognized field \"routers\" in the configuration (known here: admin, storage, namers, ",
+        ];
+        assert_eq!(problems.len(), starts.len(), "{problems:#?}");
+        for (problem, start) in problems.iter().zip(starts) {
+            assert!(problem.starts_with(start), "{problem}");
+        }
+    }
+
+    #[test]
+    fn rosterds_own_keys_may_stand_in_the_same_file() {
+        let config =
+            load(&format!("{MINIMAL}stateDir: /var/lib/rosterd\nfixes: {{loneWeights: true}}\n")).expect("valid");
+        assert_eq!(config.own.state_dir, Some("/var/lib/rosterd".into()));
+        assert!(config.own.fixes.lone_weights);
+    }
+}
