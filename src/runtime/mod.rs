@@ -1,1 +1,23 @@
-//! runtime
+//! The process and its sockets: listeners, connection limits, readiness, drain, signals, logs. Knows no protocol and no
+//! backend.
+
+mod accept;
+mod descriptors;
+mod drain;
+mod listener;
+pub mod logs;
+mod readiness;
+mod seldom;
+mod shutdown;
+mod signals;
+mod watchdog;
+
+pub use accept::{Connections, Refusals, accept};
+pub use descriptors::raise_descriptor_limit;
+pub use drain::{Drain, Hold, Phase};
+pub use listener::{BindError, Endpoint, Listener, bind_all};
+pub use readiness::{Pending, Readiness, State as ReadyState};
+pub use seldom::Seldom;
+pub use shutdown::{Plan, drain_all};
+pub use signals::handle_signals;
+pub use watchdog::Watchdog;

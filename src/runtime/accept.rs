@@ -1,0 +1,245 @@
+//! The accept loop: bounded connections, none left waiting.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use rustix::io::Errno;
+use socket2::{SockRef, TcpKeepalive};
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+
+use super::descriptors::Spare;
+use super::{Listener, Seldom};
+use crate::config::SocketOptions;
+
+/// A silent connection is probed after this time, since a router never notices that its peer is gone.
+const KEEPALIVE_AFTER: Duration = Duration::from_secs(30);
+const KEEPALIVE_EVERY: Duration = Duration::from_secs(10);
+/// Data that is not acknowledged for so long ends the connection.
+const USER_TIMEOUT: Duration = Duration::from_secs(90);
+/// Pause after an error that is likely to come again at once.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Counts the connections of one or more listeners against one limit.
+#[derive(Debug)]
+pub struct Connections {
+    limit: usize,
+    open: AtomicUsize,
+    over_limit: AtomicU64,
+    no_descriptor: AtomicU64,
+    log: Seldom,
+}
+
+/// How many connections were accepted and closed at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refusals {
+    /// Because the limit of connections was reached.
+    pub over_limit: u64,
+    /// Because the process had no descriptor left.
+    pub no_descriptor: u64,
+}
+
+/// One counted connection.
+#[derive(Debug)]
+struct Counted(Arc<Connections>);
+
+// === impl Connections ===
+
+impl Connections {
+    /// At most `limit` connections at a time.
+    pub fn new(limit: usize) -> Arc<Self> {
+        Arc::new(Self {
+            limit,
+            open: AtomicUsize::new(0),
+            over_limit: AtomicU64::new(0),
+            no_descriptor: AtomicU64::new(0),
+            log: Seldom::new(Duration::from_secs(10)),
+        })
+    }
+
+    /// Connections that are open now.
+    pub fn open(&self) -> usize {
+        self.open.load(Ordering::Relaxed)
+    }
+
+    /// Connections that may be open.
+    pub fn limit(&self) -> usize {
+        self.limit
+    }
+
+    /// Connections refused since the start.
+    pub fn refusals(&self) -> Refusals {
+        Refusals {
+            over_limit: self.over_limit.load(Ordering::Relaxed),
+            no_descriptor: self.no_descriptor.load(Ordering::Relaxed),
+        }
+    }
+
+    fn admit(self: &Arc<Self>) -> Option<Counted> {
+        let admitted =
+            self.open.fetch_update(Ordering::AcqRel, Ordering::Acquire, |open| (open < self.limit).then_some(open + 1));
+        admitted.is_ok().then(|| Counted(self.clone()))
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.open.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// Accepts until `stop`, then closes the listener and waits for the connections that are left. Each connection is a
+/// task running `serve`; dropping the returned future ends them all.
+pub async fn accept<S, F>(listener: Listener, connections: Arc<Connections>, stop: impl Future<Output = ()>, serve: S)
+where
+    S: Fn(TcpStream, SocketAddr) -> F,
+    F: Future<Output = ()> + Send + 'static,
+{
+    let mut tasks = JoinSet::new();
+    let mut spare = Spare::new();
+    let mut stop = std::pin::pin!(stop);
+    loop {
+        tokio::select! {
+            biased;
+            () = &mut stop => break,
+            Some(_) = tasks.join_next() => {} // a panic has been logged by the hook
+            accepted = listener.socket.accept() => match accepted {
+                Ok((stream, peer)) => match connections.admit() {
+                    Some(counted) => {
+                        if let Err(error) = prepare(&stream, &listener.options) {
+                            tracing::debug!(%peer, %error, "socket options were not set");
+                        }
+                        let connection = serve(stream, peer);
+                        tasks.spawn(async move {
+                            let _counted = counted;
+                            connection.await;
+                        });
+                    }
+                    None => {
+                        drop(stream);
+                        connections.over_limit.fetch_add(1, Ordering::Relaxed);
+                        if let Some(left_out) = connections.log.due() {
+                            tracing::warn!(
+                                %peer, left_out, limit = connections.limit,
+                                "connection closed at once: all in use; raise limits.connections if the clients are ours"
+                            );
+                        }
+                    }
+                },
+                Err(error) => refused(&listener, &connections, &mut spare, &error).await,
+            }
+        }
+    }
+    drop(listener);
+    while tasks.join_next().await.is_some() {}
+}
+
+/// Deals with an accept that failed. Out of descriptors, the connection at the head of the queue is taken with the
+/// spare one and closed, so that its client tries elsewhere.
+async fn refused(listener: &Listener, connections: &Connections, spare: &mut Spare, error: &io::Error) {
+    let errno = error.raw_os_error().map(Errno::from_raw_os_error);
+    if !matches!(errno, Some(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM)) {
+        // The client has gone meanwhile.
+        tracing::debug!(%error, what = listener.what(), "accept failed");
+        return;
+    }
+    connections.no_descriptor.fetch_add(1, Ordering::Relaxed);
+    if let Some(left_out) = connections.log.due() {
+        tracing::error!(
+            %error, left_out, what = listener.what(),
+            "connection closed at once: no resources; raise the limit of open files (ulimit -n, LimitNOFILE)"
+        );
+    }
+    let taken = spare.release()
+        && tokio::time::timeout(ACCEPT_PAUSE, listener.socket.accept()).await.is_ok_and(|accepted| accepted.is_ok());
+    spare.take_back();
+    if !taken {
+        tokio::time::sleep(ACCEPT_PAUSE).await;
+    }
+}
+
+fn prepare(stream: &TcpStream, options: &SocketOptions) -> io::Result<()> {
+    stream.set_nodelay(options.no_delay)?;
+    let socket = SockRef::from(stream);
+    if options.keep_alive != Some(false) {
+        socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE_AFTER).with_interval(KEEPALIVE_EVERY))?;
+    }
+    socket.set_tcp_user_timeout(Some(USER_TIMEOUT))
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::sync::oneshot;
+
+    use super::super::Endpoint;
+    use super::*;
+
+    fn listener() -> Listener {
+        Listener::bind(Endpoint {
+            what: "echo".to_owned(),
+            key: "test".to_owned(),
+            address: SocketAddr::from(([127, 0, 0, 1], 0)),
+            options: SocketOptions::default(),
+        })
+        .expect("free port")
+    }
+
+    async fn echo(mut stream: TcpStream, _: SocketAddr) {
+        let mut byte = [0];
+        while matches!(stream.read(&mut byte).await, Ok(1)) {
+            stream.write_all(&byte).await.expect("echo");
+        }
+    }
+
+    async fn within<F: Future>(future: F) -> F::Output {
+        tokio::time::timeout(Duration::from_secs(5), future).await.expect("in time")
+    }
+
+    #[tokio::test]
+    async fn at_the_limit_a_connection_is_accepted_and_closed_at_once() {
+        let listener = listener();
+        let address = listener.address();
+        let connections = Connections::new(1);
+        let server = tokio::spawn(accept(listener, connections.clone(), std::future::pending(), echo));
+        let mut first = TcpStream::connect(address).await.expect("connect");
+        first.write_all(b"a").await.expect("write");
+        assert_eq!(within(first.read_u8()).await.expect("echo"), b'a');
+        let mut second = TcpStream::connect(address).await.expect("connect");
+        assert_eq!(within(second.read(&mut [0; 8])).await.unwrap_or(0), 0, "closed, not left waiting");
+        assert_eq!(connections.refusals(), Refusals { over_limit: 1, no_descriptor: 0 });
+        drop(first);
+        within(async {
+            while connections.open() > 0 {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await;
+        let mut third = TcpStream::connect(address).await.expect("connect");
+        third.write_all(b"b").await.expect("write");
+        assert_eq!(within(third.read_u8()).await.expect("echo"), b'b');
+        server.abort();
+    }
+
+    #[tokio::test]
+    async fn after_the_stop_the_port_refuses_and_open_connections_go_on() {
+        let listener = listener();
+        let address = listener.address();
+        let (stop, stopped) = oneshot::channel::<()>();
+        let stopped = async move { drop(stopped.await) };
+        let server = tokio::spawn(accept(listener, Connections::new(10), stopped, echo));
+        let mut first = TcpStream::connect(address).await.expect("connect");
+        first.write_all(b"a").await.expect("write");
+        assert_eq!(within(first.read_u8()).await.expect("echo"), b'a');
+        stop.send(()).expect("running");
+        within(async { while TcpStream::connect(address).await.is_ok() {} }).await;
+        first.write_all(b"b").await.expect("write");
+        assert_eq!(within(first.read_u8()).await.expect("echo"), b'b');
+        assert!(!server.is_finished());
+        drop(first);
+        within(server).await.expect("ends with its last connection");
+    }
+}

@@ -1,0 +1,183 @@
+//! Listening sockets: all are bound before anything else is done.
+
+use std::io;
+use std::net::SocketAddr;
+
+use socket2::{Domain, Protocol, Socket, Type};
+use tokio::net::TcpListener;
+
+use crate::config::SocketOptions;
+
+/// The length of the queue of connections that wait to be accepted, where the configuration gives none.
+const BACKLOG: u32 = 1024;
+
+/// Where a server is to listen, and how it is called in messages.
+#[derive(Clone, Debug)]
+pub struct Endpoint {
+    /// What is served there, as the start line says it: `http`, `io.l5d.httpController interface`.
+    pub what: String,
+    /// The block of the configuration whose `ip` and `port` move it: `admin`, `interfaces[0]`.
+    pub key: String,
+    /// The address; port 0 takes any free one.
+    pub address: SocketAddr,
+    /// `socketOptions` of the block.
+    pub options: SocketOptions,
+}
+
+/// A bound socket that does not accept yet: clients that connect wait in its queue.
+#[derive(Debug)]
+pub struct Listener {
+    pub(super) socket: TcpListener,
+    pub(super) options: SocketOptions,
+    what: String,
+    address: SocketAddr,
+}
+
+/// Why a server cannot listen; names the server, the address and the remedy.
+#[derive(Debug, thiserror::Error)]
+pub enum BindError {
+    /// Somebody else has the port.
+    #[error(
+        "address in use: {what} cannot listen on {address}; \
+         stop the process that does (is it another rosterd or namerd?) or change `port` of {key}"
+    )]
+    InUse {
+        /// See [`Endpoint::what`].
+        what: String,
+        /// See [`Endpoint::key`].
+        key: String,
+        /// The address.
+        address: SocketAddr,
+    },
+    /// Ports below 1024 need a capability.
+    #[error(
+        "permission denied: {what} may not listen on {address}; \
+         give the process CAP_NET_BIND_SERVICE or change `port` of {key} to 1024 or above"
+    )]
+    Denied {
+        /// See [`Endpoint::what`].
+        what: String,
+        /// See [`Endpoint::key`].
+        key: String,
+        /// The address.
+        address: SocketAddr,
+    },
+    /// The address is none of this machine's.
+    #[error(
+        "address not available: {what} cannot listen on {address}, which is no address of this machine; \
+         change `ip` of {key}"
+    )]
+    NotHere {
+        /// See [`Endpoint::what`].
+        what: String,
+        /// See [`Endpoint::key`].
+        key: String,
+        /// The address.
+        address: SocketAddr,
+    },
+    /// Anything else.
+    #[error("{what} cannot listen on {address}: {source}; see `ip`, `port` and `socketOptions` of {key}")]
+    Other {
+        /// See [`Endpoint::what`].
+        what: String,
+        /// See [`Endpoint::key`].
+        key: String,
+        /// The address.
+        address: SocketAddr,
+        /// What the system says.
+        source: io::Error,
+    },
+}
+
+/// Binds all sockets, in order. Must be called within a runtime.
+///
+/// # Errors
+/// The first that cannot be bound. The others are closed again.
+pub fn bind_all(endpoints: Vec<Endpoint>) -> Result<Vec<Listener>, BindError> {
+    endpoints.into_iter().map(Listener::bind).collect()
+}
+
+// === impl Listener ===
+
+impl Listener {
+    /// Binds one socket. Must be called within a runtime.
+    ///
+    /// # Errors
+    /// [`BindError`]
+    pub fn bind(endpoint: Endpoint) -> Result<Self, BindError> {
+        let Endpoint { what, key, address, options } = endpoint;
+        match open(address, &options) {
+            Ok((socket, address)) => Ok(Self { socket, options, what, address }),
+            Err(source) => Err(match source.kind() {
+                io::ErrorKind::AddrInUse => BindError::InUse { what, key, address },
+                io::ErrorKind::PermissionDenied => BindError::Denied { what, key, address },
+                io::ErrorKind::AddrNotAvailable => BindError::NotHere { what, key, address },
+                _ => BindError::Other { what, key, address, source },
+            }),
+        }
+    }
+
+    /// The address it really has: the port is never 0.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// What is served there.
+    pub fn what(&self) -> &str {
+        &self.what
+    }
+
+    /// Logs that this server can be reached, in namerd's words: scripts wait for this line.
+    pub fn announce(&self) {
+        tracing::info!("serving {} on /{}", self.what, self.address);
+    }
+}
+
+fn open(address: SocketAddr, options: &SocketOptions) -> io::Result<(TcpListener, SocketAddr)> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_nonblocking(true)?;
+    socket.set_reuse_address(options.reuse_addr)?;
+    if options.reuse_port {
+        socket.set_reuse_port(true)?;
+    }
+    socket.bind(&address.into())?;
+    let backlog = options.backlog.unwrap_or(BACKLOG);
+    socket.listen(i32::try_from(backlog).unwrap_or(i32::MAX))?;
+    let listener = TcpListener::from_std(socket.into())?;
+    let address = listener.local_addr()?;
+    Ok((listener, address))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn endpoint(what: &str, address: SocketAddr) -> Endpoint {
+        Endpoint { what: what.to_owned(), key: "admin".to_owned(), address, options: SocketOptions::default() }
+    }
+
+    #[tokio::test]
+    async fn port_0_takes_a_free_port_and_says_which() {
+        let listener = Listener::bind(endpoint("http", SocketAddr::from(([127, 0, 0, 1], 0)))).expect("free port");
+        assert_ne!(listener.address().port(), 0);
+        assert_eq!(listener.what(), "http");
+    }
+
+    #[tokio::test]
+    async fn a_taken_port_is_named_with_its_server_and_the_remedy() {
+        let first = Listener::bind(endpoint("http", SocketAddr::from(([127, 0, 0, 1], 0)))).expect("free port");
+        let both = bind_all(vec![
+            endpoint("one", SocketAddr::from(([127, 0, 0, 1], 0))),
+            endpoint("io.l5d.httpController interface", first.address()),
+        ]);
+        let text = both.expect_err("taken").to_string();
+        let start = format!("address in use: io.l5d.httpController interface cannot listen on {}; ", first.address());
+        assert!(text.starts_with(&start) && text.ends_with("change `port` of admin"), "{text}");
+    }
+
+    #[tokio::test]
+    async fn an_address_of_another_machine_is_named() {
+        let error = Listener::bind(endpoint("http", SocketAddr::from(([192, 0, 2, 1], 0)))).expect_err("not here");
+        assert!(matches!(error, BindError::NotHere { .. }), "{error}");
+    }
+}
