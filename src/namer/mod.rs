@@ -2,7 +2,9 @@
 
 mod config;
 pub mod fs;
+pub mod hosts;
 pub mod rewrite;
+pub mod system;
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -13,6 +15,7 @@ use crate::name::{Addr, NameTree, Path};
 use crate::store::{Reading, Run};
 
 pub use config::{KINDS, NamerBlock, OWN_KEYS, check_overlaps, own_prefix};
+use hosts::Hosts;
 
 /// A source of addresses, configured under a prefix such as `/#/io.l5d.fs`.
 ///
@@ -75,4 +78,6 @@ pub struct NamerParts {
     pub prefix: Path,
     /// After this time without any answer an alt may pass the namer over (`fallThroughAfterMs`).
     pub fall_through_after: Duration,
+    /// Looks up host names; shared by everything in the process.
+    pub hosts: Hosts,
 }

@@ -1,0 +1,142 @@
+//! System namers: everything under `/$/`. Pure: names in, names out.
+//!
+//! A path `/$/K/…` is tried in this order: `K` is `inet` or `fixedinet` with a well-formed port; `/$/fail`; `/$/nil`;
+//! the namer called `K`. A `K` that nobody knows is an error and not [`NameTree::Neg`], as in namerd, where it is a
+//! class to be loaded: that includes `/$/inet/web/http`, whose port is no number.
+//!
+//! Elements are looked at, and passed on, as text: bytes that are not UTF-8 become U+FFFD. Ids keep the bytes.
+
+mod hostport;
+mod http;
+mod inet;
+mod java;
+mod rinet;
+mod status;
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+pub(crate) use java::{digit, parse_int, split};
+
+use crate::name::{EmptyElement, NameTree, ParseError, Path};
+
+/// A leaf of what a system namer answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SystemName {
+    /// A name that has to be looked up again, through the dtab first.
+    Path(Path),
+    /// A concrete name.
+    Bound {
+        /// The full id, `/$/…`; none for `io.buoyant.http.status`, whose ids are not paths.
+        id: Option<Path>,
+        /// What the namer did not consume.
+        residual: Path,
+        /// Where its addresses come from.
+        addr: SystemAddr,
+    },
+}
+
+/// Where the addresses of a system name come from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SystemAddr {
+    /// It is bound, and there are none.
+    None,
+    /// `host:port`, or several of them separated by commas or blanks: see [`super::hosts::Hosts::inet`].
+    Inet(Arc<str>),
+    /// The same, looked up once and for all: see [`super::hosts::Hosts::fixed_inet`].
+    Fixed(Arc<str>),
+}
+
+/// Why a system name cannot be looked up. The texts are those of namerd.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SystemError {
+    /// There is no namer of this name.
+    #[error("{0}")]
+    UnknownClass(String),
+    /// The namer cannot work on this path.
+    #[error("{0}")]
+    Failed(String),
+}
+
+/// What a namer that rewrites paths gives: none is [`NameTree::Neg`].
+type Rewritten = Result<Option<Path>, EmptyElement>;
+
+/// What `path` stands for. A path that is not under `/$/` is [`NameTree::Neg`].
+///
+/// # Errors
+/// The name is that of no namer, or the namer cannot work on it.
+pub fn lookup(path: &Path) -> Result<NameTree<SystemName>, SystemError> {
+    // Each turn drops what led to the next one, so there are no more turns than elements.
+    let mut path = path.clone();
+    while path.first() == Some(b"$") {
+        let text = as_text(&path);
+        let Some(kind) = elem(&text, 1) else {
+            return Ok(NameTree::Neg);
+        };
+        if let Some(name) = inet::lookup(&kind, &path, &text) {
+            return Ok(NameTree::Leaf(name));
+        }
+        let rest = text.drop(2);
+        let rewrite: fn(&Path) -> Rewritten = match &*kind {
+            "fail" => return Ok(NameTree::Fail),
+            "nil" => return Ok(NameTree::Empty),
+            "com.twitter.finagle.namer.global" => {
+                path = rest;
+                continue;
+            }
+            "io.buoyant.rinet" => return Ok(leaf_or_neg(rinet::lookup(&rest)?)),
+            "io.buoyant.http.status" => return Ok(leaf_or_neg(status::lookup(&rest))),
+            "io.buoyant.namer.zk.leader" | "com.twitter.serverset" => {
+                return Err(SystemError::Failed(format!("/$/{kind} is not built yet: it needs ZooKeeper")));
+            }
+            "io.buoyant.hostportPfx" => hostport::host_port_pfx,
+            "io.buoyant.porthostPfx" => hostport::port_host_pfx,
+            "io.buoyant.http.anyMethod" => http::any_method,
+            "io.buoyant.http.anyMethodPfx" => http::any_method_pfx,
+            "io.buoyant.http.anyHost" => http::any_host,
+            "io.buoyant.http.anyHostPfx" => http::any_host_pfx,
+            "io.buoyant.http.subdomainOf" => http::subdomain_of,
+            "io.buoyant.http.subdomainOfPfx" => http::subdomain_of_pfx,
+            "io.buoyant.http.domainToPath" => http::domain_to_path,
+            "io.buoyant.http.domainToPathPfx" => http::domain_to_path_pfx,
+            _ => return Err(SystemError::UnknownClass(kind.into_owned())),
+        };
+        return Ok(leaf_or_neg(rewrite(&rest)?.map(SystemName::Path)));
+    }
+    Ok(NameTree::Neg)
+}
+
+fn leaf_or_neg(name: Option<SystemName>) -> NameTree<SystemName> {
+    name.map_or(NameTree::Neg, NameTree::Leaf)
+}
+
+/// The path with U+FFFD in place of what is not UTF-8.
+fn as_text(path: &Path) -> Path {
+    if path.elems().all(|elem| str::from_utf8(elem).is_ok()) {
+        return path.clone();
+    }
+    let elems = path.utf8_elems().map(|elem| elem.into_owned().into_bytes());
+    Path::from_elems(elems).expect("replacing bytes empties no element")
+}
+
+/// The element at position `n`, as text.
+fn elem(path: &Path, n: usize) -> Option<Cow<'_, str>> {
+    path.nth(n).map(String::from_utf8_lossy)
+}
+
+/// These elements, then all of `path` but its first `n` elements.
+fn then_rest<E: AsRef<[u8]>>(elems: impl IntoIterator<Item = E>, path: &Path, n: usize) -> Result<Path, EmptyElement> {
+    Ok(Path::from_elems(elems)?.concat(&path.drop(n)))
+}
+
+impl From<EmptyElement> for SystemError {
+    fn from(error: EmptyElement) -> Self {
+        Self::Failed(error.to_string())
+    }
+}
+
+impl From<ParseError> for SystemError {
+    fn from(error: ParseError) -> Self {
+        Self::Failed(error.to_string())
+    }
+}
