@@ -7,7 +7,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 
-use crate::name::Dtab;
+use crate::name::{Dtab, IndexedDtab};
 use crate::store::{Client, OverBudget, Watch};
 
 mod config;
@@ -18,7 +18,7 @@ pub use config::{KINDS, OWN_KEYS, StorageBlock};
 /// A stored dtab, parsed and indexed once per version and shared.
 #[derive(Clone, Debug)]
 pub struct VersionedDtab {
-    dtab: Arc<Dtab>,
+    dtab: Arc<IndexedDtab>,
     version: Bytes,
 }
 
@@ -119,11 +119,16 @@ pub trait StorageConfig: fmt::Debug + Send + Sync {
 impl VersionedDtab {
     /// Indexes a table that was read from, or written to, the store under `version`.
     pub fn new(dtab: Dtab, version: Bytes) -> Self {
-        Self { dtab: Arc::new(dtab), version }
+        Self { dtab: Arc::new(IndexedDtab::new(dtab)), version }
     }
 
     /// The table.
     pub fn dtab(&self) -> &Dtab {
+        self.dtab.dtab()
+    }
+
+    /// The table with its index.
+    pub fn indexed(&self) -> &IndexedDtab {
         &self.dtab
     }
 
@@ -135,6 +140,6 @@ impl VersionedDtab {
 
 impl PartialEq for VersionedDtab {
     fn eq(&self, other: &Self) -> bool {
-        self.version == other.version && (Arc::ptr_eq(&self.dtab, &other.dtab) || self.dtab == other.dtab)
+        self.version == other.version && (Arc::ptr_eq(&self.dtab, &other.dtab) || self.dtab() == other.dtab())
     }
 }

@@ -142,3 +142,15 @@ impl<F: Formula> From<Observer<Derived<F>>> for Watch<F::Value> {
         Self { cell: observer.cell().clone(), live: Arc::new(observer) }
     }
 }
+
+impl<F: Formula> Live for Derived<F> {
+    fn refresh(&self) {
+        Derived::refresh(self);
+    }
+}
+
+impl<F: Formula> From<Derived<F>> for Watch<F::Value> {
+    fn from(derived: Derived<F>) -> Self {
+        Self { cell: derived.cell().clone(), live: Arc::new(derived) }
+    }
+}
