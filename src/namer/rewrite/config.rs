@@ -1,10 +1,7 @@
 //! Keys of `io.l5d.rewrite`.
 
-use std::sync::Arc;
-
 use crate::config::Fields;
 use crate::name::Path;
-use crate::namer::{Namer, NamerConfig, NamerParts};
 
 /// The `io.l5d.rewrite` namer: names that match a pattern become other names.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,12 +25,6 @@ impl RewriteConfig {
         let (pattern, name) = (fields.req("pattern"), fields.req("name"));
         prefix?;
         Some(Self { pattern: pattern?, name: name? })
-    }
-}
-
-impl NamerConfig for RewriteConfig {
-    fn build(&self, _: &NamerParts) -> Result<Arc<dyn Namer>, String> {
-        Err("not built yet".to_owned())
     }
 }
 

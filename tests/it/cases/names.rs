@@ -32,10 +32,6 @@ fn values_read_show_and_evaluate_as_in_namerd() {
 }
 
 impl Case {
-    fn text(&self) -> &str {
-        self.input.as_str().unwrap_or_else(|| panic!("{}: the input is a text", self.id))
-    }
-
     fn texts(&self) -> Vec<&str> {
         let items = self.input.as_array().unwrap_or_else(|| panic!("{}: the input is a list", self.id));
         items.iter().filter_map(Value::as_str).collect()

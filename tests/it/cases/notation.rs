@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use rosterd::name::{DelegateTree, Dentry, NameTree, Path, Weighted, WeightedDelegate};
+use rosterd::name::{Addr, Address, DelegateTree, Dentry, Meta, NameTree, Path, Weighted, WeightedDelegate};
 use serde_json::{Value, json};
 
 /// A name tree as the file writes it.
@@ -17,6 +17,22 @@ pub(crate) fn tree_value(tree: &NameTree<Path>) -> Value {
             let branch = |branch: &Weighted<Path>| json!({ "weight": branch.weight, "tree": tree_value(&branch.tree) });
             json!({ "union": trees.iter().map(branch).collect::<Vec<_>>() })
         }
+    }
+}
+
+/// Addresses as the file writes them, which is how the HTTP interface does.
+pub(crate) fn addr_value(addr: &Addr) -> Value {
+    let meta = |meta: &Meta| meta.iter().map(|(key, value)| (key.to_owned(), value.clone())).collect::<Value>();
+    match addr {
+        Addr::Bound(set) => {
+            let address =
+                |address: &Address| json!({ "ip": address.ip, "port": address.port, "meta": meta(&address.meta) });
+            let addrs: Vec<_> = set.addrs().iter().map(address).collect();
+            json!({ "type": "bound", "addrs": addrs, "meta": meta(set.meta()) })
+        }
+        Addr::Neg => json!({ "type": "neg" }),
+        Addr::Failed(Some(cause)) => json!({ "type": "failed", "cause": **cause }),
+        Addr::Failed(None) => json!({ "type": "failed" }),
     }
 }
 
