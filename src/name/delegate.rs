@@ -185,16 +185,36 @@ impl<L> DelegateTree<L> {
     /// Drops steps that say nothing: a rewriting to a node of the same path becomes that node, an alt inside an alt of
     /// the same path is spliced in, alts and unions of one branch become rewriting steps, those of none `~`.
     #[must_use]
-    pub fn simplify(self) -> Self {
+    pub fn simplify(mut self) -> Self {
+        self.simplify_below();
+        self
+    }
+
+    /// In place, since nodes are large and a recursion that moves them needs much stack.
+    fn simplify_below(&mut self) {
         match self {
-            Self::Delegate { path, dentry, tree } => tree.simplify().reached_from(path, dentry),
+            Self::Delegate { tree, .. } => tree.simplify_below(),
+            Self::Alt { trees, .. } => trees.iter_mut().for_each(Self::simplify_below),
+            Self::Union { trees, .. } => trees.iter_mut().for_each(|branch| branch.tree.simplify_below()),
+            _ => return,
+        }
+        self.simplify_here();
+    }
+
+    /// Simplifies this node, whose branches are simple.
+    #[inline(never)]
+    fn simplify_here(&mut self) {
+        let Some(dentry) = self.dentry().cloned() else { return };
+        let hole = Self::Neg { path: Path::empty(), dentry };
+        *self = match std::mem::replace(self, hole) {
+            Self::Delegate { path, dentry, tree } => tree.reached_from(path, dentry),
             Self::Alt { path, dentry, trees } => match <[Self; 1]>::try_from(trees) {
-                Ok([only]) => only.simplify().reached_from(path, dentry),
+                Ok([only]) => only.reached_from(path, dentry),
                 Err(trees) if trees.is_empty() => Self::Neg { path, dentry },
                 Err(trees) => {
                     let mut spliced = Vec::with_capacity(trees.len());
                     for tree in trees {
-                        match tree.simplify() {
+                        match tree {
                             Self::Alt { path: inner, trees, .. } if inner == path => spliced.extend(trees),
                             tree => spliced.push(tree),
                         }
@@ -203,21 +223,15 @@ impl<L> DelegateTree<L> {
                 }
             },
             Self::Union { path, dentry, trees } => match <[WeightedDelegate<L>; 1]>::try_from(trees) {
-                Ok([only]) => only.tree.simplify().reached_from(path, dentry),
+                Ok([only]) => only.tree.reached_from(path, dentry),
                 Err(trees) if trees.is_empty() => Self::Neg { path, dentry },
-                Err(mut trees) => {
-                    trees = trees
-                        .into_iter()
-                        .map(|branch| WeightedDelegate { weight: branch.weight, tree: branch.tree.simplify() })
-                        .collect();
-                    Self::Union { path, dentry, trees }
-                }
+                Err(trees) => Self::Union { path, dentry, trees },
             },
             other => other,
-        }
+        };
     }
 
-    /// This simplified node as the result of one step from `path`; no step is left when the paths are the same.
+    /// This simple node as the result of one step from `path`; no step is left when the paths are the same.
     fn reached_from(mut self, path: Path, dentry: Arc<Dentry>) -> Self {
         // A step into nothing is kept, since it tells which entry led there.
         let nothing = matches!(self, Self::Neg { .. } | Self::Fail { .. } | Self::Empty { .. });

@@ -127,3 +127,67 @@ fn window(text: &str, at: usize) -> (&str, &str) {
     let end = text.ceil_char_boundary(at.saturating_add(WINDOW).min(text.len()));
     (&text[start..at], &text[at..end])
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::name::{Dtab, NameTree, Path};
+
+    fn refused(text: &str) -> String {
+        Path::parse(text).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn the_mark_for_the_end_is_reported_as_the_end_wherever_it_stands() {
+        assert_eq!(refused("/a\u{ffff}b"), "end of input expected but end of input found at '/a[\u{ffff}]b'");
+        assert_eq!(refused("\u{ffff}"), "'/' expected but end of input found at '[\u{ffff}]'");
+    }
+
+    #[test]
+    fn a_character_of_two_units_is_reported_by_its_first_half() {
+        assert_eq!(refused("/a/\u{1f600}b"), "label char expected but '?' found at '/a/[?]?b'");
+        assert_eq!(refused("/\u{1f600}#\u{1f600} x"), "end of input expected but '?' found at '/[?]?#\u{1f600} x'");
+    }
+
+    #[test]
+    fn blanks_that_do_not_break_a_line_are_no_blanks() {
+        for blank in ["\u{a0}", "\u{2007}", "\u{202f}", "\u{85}"] {
+            assert_eq!(refused(&format!("{blank}/a")), format!("'/' expected but '{blank}' found at '[{blank}]/a'"));
+        }
+        for blank in ["\u{b}", "\u{1f}", "\u{1680}", "\u{2028}", "\u{3000}"] {
+            assert!(Path::parse(&format!("{blank}/a{blank}")).is_ok(), "{blank:?}");
+        }
+    }
+
+    #[test]
+    fn digits_of_other_scripts_are_taken_for_a_number_and_are_none() {
+        let error = NameTree::parse("/a & 1\u{663} * /b").unwrap_err();
+        assert_eq!(error.to_string(), "For input string: \"1\u{663}\"");
+        assert_eq!(error.position(), 5);
+        // A Roman numeral is no digit.
+        let error = NameTree::parse("\u{2163} * /b").unwrap_err();
+        assert_eq!(error.to_string(), "simple expected but '\u{2163}' found at '[\u{2163}] * /b'");
+    }
+
+    #[test]
+    fn the_position_counts_characters() {
+        assert_eq!(Dtab::parse("# \u{e9}\u{1f600}\n/a => %").unwrap_err().position(), 11);
+        assert_eq!(Dtab::parse("/a =>").unwrap_err().position(), 5);
+    }
+
+    #[test]
+    fn a_short_text_is_echoed_whole_and_a_long_one_around_the_cursor() {
+        let entry = "/a => /b;";
+        let short = format!("{};;", entry.repeat(7_000));
+        assert_eq!(
+            Dtab::parse(&short).unwrap_err().to_string(),
+            format!("'/' expected but ';' found at '{}[;];'", entry.repeat(7_000)),
+        );
+        let long = format!("{}%{}", entry.repeat(8_000), "\u{e9}".repeat(8_000));
+        let message = Dtab::parse(&long).unwrap_err().to_string();
+        assert!(
+            message.starts_with("'/' expected but '%' found at '") && message.contains("/a => /b;[%]\u{e9}"),
+            "{message}"
+        );
+        assert!(message.len() < 1_000, "{} bytes", message.len());
+    }
+}

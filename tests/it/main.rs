@@ -2,4 +2,5 @@
 
 mod cases;
 mod fuzz_entries;
+mod name_values;
 mod tables;
