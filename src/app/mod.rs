@@ -1,6 +1,8 @@
 //! The server assembled: file → parts → ports.
 
 mod file;
+mod parts;
 mod with;
 
 pub use file::Config;
+pub use parts::Parts;

@@ -1,0 +1,53 @@
+//! From the configuration to the parts that answer: storage, namers, interpreter. Nothing is contacted.
+
+use std::sync::Arc;
+use std::thread::available_parallelism;
+
+use super::Config;
+use crate::interpreter::{ConfiguredNamer, Local, Namers, Settings};
+use crate::namer::NamerParts;
+use crate::namer::hosts::Hosts;
+use crate::storage::Storage;
+use crate::store::Evaluators;
+
+/// What interfaces are served from.
+pub struct Parts {
+    /// The home of dtabs.
+    pub storage: Arc<dyn Storage>,
+    /// The interpreter over it.
+    pub interpreter: Local,
+    /// What keeps its answers current.
+    pub evaluators: Evaluators,
+}
+
+impl Parts {
+    /// Builds the parts. Must be called within a runtime.
+    ///
+    /// # Errors
+    /// One line: which block cannot be built, and why.
+    pub fn build(config: &Config) -> Result<Self, String> {
+        let storage =
+            config.storage.config.build().map_err(|problem| format!("storage {}: {problem}", config.storage.kind))?;
+        let hosts = Hosts::new(config.own.ip_families);
+        let mut namers = Vec::with_capacity(config.namers.len());
+        for block in &config.namers {
+            let named = |problem: String| format!("namer {} ({}): {problem}", block.prefix, block.kind);
+            let parts = NamerParts {
+                prefix: block.prefix.clone(),
+                fall_through_after: block.fall_through_after,
+                hosts: hosts.clone(),
+            };
+            let namer = block.config.build(&parts).map_err(named)?;
+            let transformers = block.transformers.iter().map(|transformer| {
+                let kind = transformer.kind;
+                transformer.config.build(transformer.prefix.as_ref()).map_err(|problem| format!("{kind}: {problem}"))
+            });
+            let transformers = transformers.collect::<Result<Vec<_>, _>>().map_err(named)?;
+            namers.push(ConfiguredNamer { prefix: block.prefix.clone(), namer, transformers });
+        }
+        let evaluators = Evaluators::start(available_parallelism().map_or(1, usize::from));
+        let namers = Namers::new(namers, hosts)?;
+        let interpreter = Local::new(storage.clone(), namers, evaluators.clone(), Settings::default());
+        Ok(Self { storage, interpreter, evaluators })
+    }
+}
