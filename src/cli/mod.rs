@@ -1,1 +1,3 @@
-//! cli
+//! The command line.
+
+pub mod flags;

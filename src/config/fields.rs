@@ -207,7 +207,8 @@ impl<'a> Fields<'a> {
 }
 
 /// The known word that `word` may be a slip of.
-pub(super) fn nearest<'k>(word: &str, known: impl Iterator<Item = &'k str>) -> Option<&'k str> {
+#[must_use]
+pub fn nearest<'k>(word: &str, known: impl Iterator<Item = &'k str>) -> Option<&'k str> {
     // Comparing costs the product of both lengths.
     if word.len() > 64 {
         return None;

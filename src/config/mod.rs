@@ -21,7 +21,7 @@ pub mod tree;
 mod value;
 mod yaml;
 
-pub use fields::Fields;
+pub use fields::{Fields, nearest};
 pub use kind::{Kind, KindState};
 pub use own::{Drain, Fixes, IpFamilies, Ledger, OwnKeys, OwnLimits, Peer};
 pub use report::{Problem, Problems, Report, Warning};
