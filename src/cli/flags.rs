@@ -184,7 +184,7 @@ impl Rewriter {
         match rest {
             [next, more @ ..] if !boolean => {
                 let is_number = next.to_string_lossy().parse::<i64>().is_ok();
-                let left_over = !self.configurations.is_empty() || more.iter().any(|more| is_word(more));
+                let left_over = !self.configurations.is_empty() || more.iter().any(is_word);
                 (is_word(next) || is_number) && next != "-" && left_over
             }
             _ => false,

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use saphyr_parser::{Event, Parser, ScalarStyle, Span as YamlSpan, Tag};
+use saphyr_parser::{Event, Marker, Parser, ScalarStyle, Span as YamlSpan, Tag};
 
 use super::report::Report;
 use super::source::{FileId, Span};
@@ -12,6 +12,7 @@ use super::tree::{Entry, MAX_BYTES, MAX_DEPTH, MAX_NODES, Node, Scalar, Value};
 pub(super) fn parse(text: &str, file: FileId, report: &Report) -> Option<Node> {
     let mut builder = Builder {
         file,
+        end: end_of(text),
         report,
         open: Vec::new(),
         anchors: HashMap::new(),
@@ -57,6 +58,8 @@ enum Items {
 
 struct Builder<'a> {
     file: FileId,
+    /// Line and column behind the last character.
+    end: (u32, u32),
     report: &'a Report,
     open: Vec<Open>,
     anchors: HashMap<usize, (Node, Size)>,
@@ -66,14 +69,10 @@ struct Builder<'a> {
 
 impl Builder<'_> {
     fn span(&self, span: YamlSpan) -> Span {
-        let number = |value: usize| u32::try_from(value).unwrap_or(u32::MAX);
-        Span {
-            file: self.file,
-            line: number(span.start.line()).max(1),
-            column: number(span.start.col()) + 1,
-            end_line: number(span.end.line()).max(1),
-            end_column: number(span.end.col()) + 1,
-        }
+        // The parser sees the end of the file on a line of its own.
+        let place = |marker: Marker| (number(marker.line()).max(1), number(marker.col()) + 1).min(self.end);
+        let ((line, column), (end_line, end_column)) = (place(span.start), place(span.end));
+        Span { file: self.file, line, column, end_line, end_column }
     }
 
     fn accept(&mut self, event: Event<'_>, span: Span) -> Step {
@@ -190,6 +189,17 @@ impl Builder<'_> {
         }
         Step::More
     }
+}
+
+fn number(value: usize) -> u32 {
+    u32::try_from(value).unwrap_or(u32::MAX - 1)
+}
+
+fn end_of(text: &str) -> (u32, u32) {
+    let breaks = text.bytes().filter(|byte| *byte == b'\n').count()
+        + text.bytes().zip(text.bytes().skip(1).chain([0])).filter(|pair| pair.0 == b'\r' && pair.1 != b'\n').count();
+    let last = text.rsplit(['\n', '\r']).next().unwrap_or_default();
+    (number(breaks) + 1, number(last.chars().count()) + 1)
 }
 
 /// The key that a node makes; none, with a problem, if it is not a scalar.

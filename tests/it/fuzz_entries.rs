@@ -2,6 +2,8 @@
 
 use std::path::Path as Folder;
 
+#[path = "../../fuzz/entries/config.rs"]
+mod config;
 #[path = "../../fuzz/entries/dtab.rs"]
 mod dtab;
 #[path = "../../fuzz/entries/path.rs"]
@@ -27,6 +29,11 @@ fn over_seeds(target: &str, entry: fn(&[u8])) {
         }
     }
     assert!(seeds >= 5, "{target} has {seeds} seeds");
+}
+
+#[test]
+fn no_seed_of_the_config_target_breaks_the_reader() {
+    over_seeds("config", config::run);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Stories a user would tell, one module each.
 
 mod cases;
+mod configs;
 mod fuzz_entries;
 mod name_values;
 mod tables;
