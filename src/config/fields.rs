@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use super::report::Report;
+use super::report::{MAX_LISTED, Report};
 use super::source::Span;
 use super::tree::{Entry, Node, Value};
 use super::value::{FromNode, Millis, text};
@@ -195,7 +195,9 @@ impl<'a> Fields<'a> {
         if self.ignore_unknown {
             return;
         }
-        for entry in self.entries.iter().filter(|entry| !self.known.contains(&entry.key.as_str())) {
+        let unknown = self.entries.iter().filter(|entry| !self.known.contains(&entry.key.as_str()));
+        // Looking for the nearest key costs time, and more are not listed anyway.
+        for entry in unknown.take(MAX_LISTED) {
             let mut message = format!("Unrecognized field \"{}\" in {}", entry.key.escape_debug(), self.what);
             if let Some(near) = nearest(&entry.key, self.known.iter().copied()) {
                 message.push_str(&format!("; did you mean \"{near}\"?"));

@@ -1,7 +1,7 @@
 //! Paths and dtabs in a configuration.
 
 use super::report::Report;
-use super::source::Span;
+use super::source::{Span, number};
 use super::tree::Node;
 use super::value::{FromNode, text};
 use crate::name::{Dtab, ParseError, Path};
@@ -41,15 +41,14 @@ impl Report {
         };
         let Some(wanted) = text.split('\n').nth(line_of_text) else { return span };
         // Blocks of text start at their first character, below the indicator.
-        let line = self.lines_from(span.file, span.line).nth(line_of_text).unwrap_or_default();
+        let line_number = span.line.saturating_add(number(line_of_text));
+        let Some(line) = self.source(span.file).and_then(|source| source.line(line_number)) else { return span };
         let skip = if line_of_text == 0 { span.column as usize - 1 } else { 0 };
         let start = line.char_indices().nth(skip).map_or(line.len(), |(start, _)| start);
         let shown = &line[start..];
         let Some(at) = shown.find(wanted).filter(|_| !wanted.is_empty()) else { return span };
-        let number = |value: usize| u32::try_from(value).unwrap_or(u32::MAX);
-        let line = span.line + number(line_of_text);
         let column = number(skip + shown[..at].chars().count() + column) + 1;
-        Span { line, column, end_line: line, end_column: column + 1, ..span }
+        Span { line: line_number, column, end_line: line_number, end_column: column + 1, ..span }
     }
 }
 

@@ -3,10 +3,10 @@
 use std::cell::RefCell;
 use std::fmt;
 
-use super::source::{FileId, Source, Span};
+use super::source::{FileId, Source, Span, without_mark};
 
 /// More problems than this are counted, not listed.
-const MAX_LISTED: usize = 100;
+pub(super) const MAX_LISTED: usize = 100;
 /// Characters of a line shown around a problem.
 const WINDOW: usize = 100;
 
@@ -35,7 +35,7 @@ impl Report {
     /// With more than 256 files; a configuration has at most two.
     pub fn add_source(&mut self, name: &str, text: &str) -> FileId {
         let id = u8::try_from(self.sources.len()).expect("a configuration has at most two files");
-        self.sources.push(Source { name: name.to_owned(), text: text.to_owned() });
+        self.sources.push(Source::new(name, without_mark(text)));
         FileId(id)
     }
 
@@ -57,14 +57,13 @@ impl Report {
     /// `file:line:column` of a place.
     #[must_use]
     pub fn place(&self, span: Span) -> String {
-        let name = self.sources.get(usize::from(span.file.0)).map_or("", |source| source.name.as_str());
+        let name = self.source(span.file).map_or("", |source| source.name.as_str());
         format!("{name}:{}:{}", span.line, span.column)
     }
 
-    /// The lines of a file from line `first` on.
-    pub(super) fn lines_from(&self, file: FileId, first: u32) -> impl Iterator<Item = &str> {
-        let lines = self.sources.get(usize::from(file.0)).map(Source::lines).unwrap_or_default();
-        lines.into_iter().skip(first as usize - 1)
+    /// The file's text.
+    pub(super) fn source(&self, file: FileId) -> Option<&Source> {
+        self.sources.get(usize::from(file.0))
     }
 
     /// The value with the warnings, if nothing is wrong.
@@ -155,12 +154,11 @@ impl Problems {
 
 impl fmt::Display for Problems {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let lines: Vec<Vec<&str>> = self.sources.iter().map(Source::lines).collect();
         for Problem { span, message } in self.list.iter().take(MAX_LISTED) {
-            let file = usize::from(span.file.0);
-            let name = self.sources.get(file).map_or("", |source| source.name.as_str());
+            let source = self.sources.get(usize::from(span.file.0));
+            let name = source.map_or("", |source| source.name.as_str());
             writeln!(out, "{name}:{}:{}: {}", span.line, span.column, one_line(message))?;
-            if let Some(line) = lines.get(file).and_then(|lines| lines.get(span.line as usize - 1)) {
+            if let Some(line) = source.and_then(|source| source.line(span.line)) {
                 self.quote(out, *span, line)?;
             }
         }

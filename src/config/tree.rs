@@ -3,7 +3,7 @@
 
 use super::report::Report;
 use super::secret::is_secret_key;
-use super::source::{FileId, Span};
+use super::source::{FileId, Span, without_mark};
 use super::{json, yaml};
 
 /// Bytes of a file that are read at most.
@@ -106,7 +106,7 @@ pub fn parse(text: &str, file: FileId, report: &Report) -> Option<Node> {
         report.problem(Span::start_of(file), format!("the file has {} bytes, more than {MAX_BYTES}", text.len()));
         return None;
     }
-    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let text = without_mark(text);
     let root = if text.trim_start().starts_with('{') {
         json::parse(text, file, report)
     } else {
@@ -205,6 +205,12 @@ mod tests {
         assert_eq!(show(&read("a: 1\n---\nb: [").expect("valid")), "{a=1}");
         assert_eq!(show(&read("---\na: 1\n...\n{{{{").expect("valid")), "{a=1}");
         assert_eq!(show(&read("{\"a\": 1}}}}").expect("valid")), "{a=1}");
+    }
+
+    #[test]
+    fn a_byte_order_mark_takes_no_place() {
+        refused("\u{feff}a: 1\na: 2", "f:2:1: Duplicate field 'a', already given at f:1:1");
+        refused("\u{feff}{\"a\": x}", "f:1:7: 'x' is not a JSON value");
     }
 
     #[test]

@@ -5,14 +5,14 @@ use std::collections::HashMap;
 use saphyr_parser::{Event, Marker, Parser, ScalarStyle, Span as YamlSpan, Tag};
 
 use super::report::Report;
-use super::source::{FileId, Span};
+use super::source::{FileId, Source, Span, number};
 use super::tree::{Entry, MAX_BYTES, MAX_DEPTH, MAX_NODES, Node, Scalar, Value};
 
 /// Reads the first document of `text`.
 pub(super) fn parse(text: &str, file: FileId, report: &Report) -> Option<Node> {
     let mut builder = Builder {
         file,
-        end: end_of(text),
+        end: report.source(file).map(Source::end).unwrap_or_default(),
         report,
         open: Vec::new(),
         anchors: HashMap::new(),
@@ -79,7 +79,7 @@ impl Builder<'_> {
         match event {
             Event::Nothing | Event::StreamStart | Event::DocumentStart(_) => Step::More,
             // A document without any node.
-            Event::DocumentEnd | Event::StreamEnd => Step::Document(Node::plain("", span)),
+            Event::DocumentEnd | Event::StreamEnd => Step::Document(Node::plain("", Span::start_of(self.file))),
             Event::SequenceStart(anchor, _) => self.begin(span, anchor, Items::List(Vec::new())),
             Event::MappingStart(anchor, _) => {
                 let (entries, places, merged) = (Vec::new(), HashMap::new(), Vec::new());
@@ -189,17 +189,6 @@ impl Builder<'_> {
         }
         Step::More
     }
-}
-
-fn number(value: usize) -> u32 {
-    u32::try_from(value).unwrap_or(u32::MAX - 1)
-}
-
-fn end_of(text: &str) -> (u32, u32) {
-    let breaks = text.bytes().filter(|byte| *byte == b'\n').count()
-        + text.bytes().zip(text.bytes().skip(1).chain([0])).filter(|pair| pair.0 == b'\r' && pair.1 != b'\n').count();
-    let last = text.rsplit(['\n', '\r']).next().unwrap_or_default();
-    (number(breaks) + 1, number(last.chars().count()) + 1)
 }
 
 /// The key that a node makes; none, with a problem, if it is not a scalar.
