@@ -40,9 +40,8 @@ async fn bind(dtab: &Dtab, round: usize) -> Duration {
     let storage: std::sync::Arc<dyn Storage> = std::sync::Arc::new(storage);
     let local = Local::new(storage, namers, Evaluators::start(1), Settings::default());
     let stride = (ENTRIES - 10) / BINDS;
-    let paths: Vec<_> = (0..BINDS)
-        .map(|n| Path::parse(&format!("/svc/name-{}/r{round}", n * stride)).expect("a path"))
-        .collect();
+    let paths: Vec<_> =
+        (0..BINDS).map(|n| Path::parse(&format!("/svc/name-{}/r{round}", n * stride)).expect("a path")).collect();
     let none = LocalDtab::empty();
     let began = Instant::now();
     for path in &paths {
