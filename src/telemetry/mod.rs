@@ -37,8 +37,8 @@
 mod config;
 pub mod java;
 mod legacy;
-mod scope;
+mod server;
 
 pub use config::{KINDS, PrometheusConfig, TelemeterBlock, TelemeterConfig};
-pub use legacy::{Counter, Histogram, JsonQuery, Legacy, Level, NoSuchSubtree, Scope, Summary};
-pub use scope::{Answering, Connected, ServerScope, StreamScope, Streaming};
+pub use legacy::{Counter, Histogram, JsonQuery, Legacy, Level, LevelGuard, NoSuchSubtree, Scope, Summary};
+pub use server::{ServerStats, Traffic};

@@ -46,9 +46,13 @@ pub struct Scope {
 #[derive(Clone, Debug, Default)]
 pub struct Counter(Arc<AtomicU64>);
 
-/// Goes up and down.
+/// How many there are now of something.
 #[derive(Clone, Debug, Default)]
 pub struct Level(Arc<AtomicI64>);
+
+/// One that is there until this is dropped.
+#[derive(Debug)]
+pub struct LevelGuard(Level);
 
 // === impl Legacy ===
 
@@ -102,7 +106,7 @@ impl Scope {
         counter
     }
 
-    /// The gauge `name`, which everybody who has it moves up and down.
+    /// The gauge `name`: how many there are of something.
     pub fn level(&self, name: &str) -> Level {
         let mut level = Level::default();
         self.at(name, |metric| match metric {
@@ -167,14 +171,21 @@ impl Counter {
 // === impl Level ===
 
 impl Level {
-    /// Moves it by `by`.
-    pub fn add(&self, by: i64) {
-        self.0.fetch_add(by, Ordering::Relaxed);
+    /// One more, until the guard is dropped.
+    pub fn up(&self) -> LevelGuard {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        LevelGuard(self.clone())
     }
 
-    /// Where it is.
+    /// How many there are now.
     pub fn get(&self) -> i64 {
         self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for LevelGuard {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -189,8 +200,7 @@ mod tests {
         scope.counter("requests").inc();
         legacy.scope("interface").scope("io.l5d.httpController").counter("requests").add(2);
         assert_eq!(scope.counter("requests").get(), 3);
-        scope.level("pending").add(1);
-        scope.level("pending").add(1);
+        let _guards = (scope.level("pending").up(), scope.level("pending").up());
         assert_eq!(scope.level("pending").get(), 2);
     }
 }
