@@ -1,6 +1,6 @@
 //! `transformers:` of a namer in the configuration: the kinds there are, their keys and the one that all have.
 
-use super::{Transformer, TransformerConfig};
+use super::TransformerConfig;
 use crate::config::tree::Node;
 use crate::config::{Fields, Kind, Port, Report};
 use crate::name::Path;
@@ -94,36 +94,6 @@ pub struct ConstConfig {
 impl ConstConfig {
     fn read(fields: &mut Fields<'_>) -> Option<Self> {
         Some(Self { path: fields.req("path")? })
-    }
-}
-
-impl TransformerConfig for PortConfig {
-    fn build(&self, _: Option<&Path>) -> Result<Transformer, String> {
-        Err("not built yet".to_owned())
-    }
-}
-
-impl TransformerConfig for LocalhostConfig {
-    fn build(&self, _: Option<&Path>) -> Result<Transformer, String> {
-        Err("not built yet".to_owned())
-    }
-}
-
-impl TransformerConfig for SpecificHostConfig {
-    fn build(&self, _: Option<&Path>) -> Result<Transformer, String> {
-        Err("not built yet".to_owned())
-    }
-}
-
-impl TransformerConfig for ReplaceConfig {
-    fn build(&self, _: Option<&Path>) -> Result<Transformer, String> {
-        Err("not built yet".to_owned())
-    }
-}
-
-impl TransformerConfig for ConstConfig {
-    fn build(&self, _: Option<&Path>) -> Result<Transformer, String> {
-        Err("not built yet".to_owned())
     }
 }
 

@@ -1,6 +1,11 @@
 //! Transformers: address set to address set, or tree to tree, on the answers of a namer.
 
 mod config;
+mod keep;
+mod port;
+mod stand_in;
+#[cfg(test)]
+mod tests;
 
 use std::fmt;
 use std::sync::Arc;
@@ -45,6 +50,15 @@ pub trait TransformerConfig: fmt::Debug + Send + Sync {
     /// # Errors
     /// One line that names the key and the remedy, for what only shows at start.
     fn build(&self, prefix: Option<&Path>) -> Result<Transformer, String>;
+}
+
+/// `/%` and the block's own prefix, or else that of its kind.
+fn id_prefix(own: Option<&Path>, of_kind: &[&str]) -> Path {
+    let root = Path::from_elems(["%"]).expect("the element is not empty");
+    match own {
+        Some(own) => root.concat(own),
+        None => root.concat(&Path::from_elems(of_kind).expect("no kind has an empty element in its prefix")),
+    }
 }
 
 impl fmt::Debug for Transformer {

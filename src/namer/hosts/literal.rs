@@ -11,8 +11,9 @@ const IPV4_MAX: usize = 15;
 /// The longest name that DNS can carry, with its final dot.
 const NAME_MAX: usize = 254;
 
-/// The addresses of a host that is known without asking anybody.
-pub(super) fn known(host: &str) -> Option<HostAddrs> {
+/// What is known of a host without asking anybody: literals as the JVM reads them, `localhost` and the empty name
+/// (127.0.0.1), and names too long for DNS. None for all others.
+pub fn known_host(host: &str) -> Option<HostAddrs> {
     if host.is_empty() || host.eq_ignore_ascii_case("localhost") {
         return Some(HostAddrs::Found(vec![Ipv4Addr::LOCALHOST.into()]));
     }
@@ -63,7 +64,7 @@ mod tests {
     use super::*;
 
     fn found(host: &str) -> Option<String> {
-        match known(host)? {
+        match known_host(host)? {
             HostAddrs::Found(addrs) => Some(addrs.iter().map(IpAddr::to_string).collect::<Vec<_>>().join(" ")),
             HostAddrs::Unknown => Some("unknown".to_owned()),
         }

@@ -22,6 +22,7 @@ use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use tokio_util::task::AbortOnDropHandle;
 
+pub use literal::known_host;
 pub use resolve::{Answer, Resolve, Unresolved};
 
 use crate::config::IpFamilies;
@@ -125,7 +126,7 @@ impl Hosts {
 }
 
 fn lookup_in(table: &Table<String, Followed>, run: &mut Run<'_>, host: &str) -> Reading<HostAddrs> {
-    if let Some(known) = literal::known(host) {
+    if let Some(known) = literal::known_host(host) {
         return Reading::Ready(known);
     }
     // DNS does not tell capitals from small letters; ids keep them.
