@@ -72,7 +72,7 @@ impl Follower {
     /// Asks until there are addresses, which are published, too.
     pub(super) async fn until_found(mut self) -> Vec<IpAddr> {
         loop {
-            let answer = self.ask().await.map(sorted);
+            let answer = self.ask().await;
             let found = answer.as_ref().ok().map(|answer| answer.addrs.clone());
             let delay = self.take(answer);
             if let Some(found) = found {

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use super::HostAddrs;
 use crate::name::{Addr, AddrSet, Address, Meta};
 use crate::namer::system::{parse_int, split};
-use crate::store::{Reading, Wait};
+use crate::store::Reading;
 
 /// The addresses of all hosts in `hosts`, each looked up with `lookup`.
 ///
@@ -32,8 +32,12 @@ pub(super) fn addresses(hosts: &str, mut lookup: impl FnMut(&str) -> Reading<Hos
             Reading::Ready(HostAddrs::Unknown) => {
                 first_lost.get_or_insert(Addr::Neg);
             }
-            Reading::Pending(wait) if wait.reason.is_none() => earliest(&mut outstanding, wait),
-            Reading::Pending(wait) => earliest(&mut unanswered, wait),
+            Reading::Pending(wait) if wait.reason.is_none() => {
+                outstanding.get_or_insert(wait);
+            }
+            Reading::Pending(wait) => {
+                unanswered.get_or_insert(wait);
+            }
             Reading::Failed(reason) => {
                 over_budget.get_or_insert(reason);
             }
@@ -56,14 +60,6 @@ pub(super) fn addresses(hosts: &str, mut lookup: impl FnMut(&str) -> Reading<Hos
 
 fn failed(message: String) -> Addr {
     Addr::Failed(Some(message.into()))
-}
-
-/// Keeps the wait that may be passed over first.
-fn earliest(kept: &mut Option<Wait>, wait: Wait) {
-    match kept {
-        Some(earlier) if earlier.pass_over_at <= wait.pass_over_at => {}
-        _ => *kept = Some(wait),
-    }
 }
 
 /// Hosts and ports, or namerd's message. A port may still be out of range; `*` is 0.

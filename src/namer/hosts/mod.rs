@@ -10,6 +10,8 @@ mod follow;
 mod inet;
 mod literal;
 mod resolve;
+#[cfg(test)]
+mod tests;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -34,6 +36,9 @@ const AT_ONCE: usize = 100;
 
 /// From when on an alt may pass over a host that never had an answer.
 const PASS_OVER: Duration = Duration::from_secs(2);
+
+/// How many hosts are followed at once: each is a task, and clients choose the names.
+const FOLLOWED_MAX: usize = 100_000;
 
 /// How many hosts are remembered for good, as in namerd.
 const FIXED_MAX: usize = 16_000;
@@ -75,11 +80,12 @@ impl Hosts {
     /// Must be called within a runtime.
     pub fn with_resolver(resolver: Arc<dyn Resolve>) -> Self {
         let runtime = Handle::current();
+        let policy = Policy { budget: FOLLOWED_MAX, ..Policy::default() };
         let turns = Arc::new(Semaphore::new(AT_ONCE));
         let fixed = {
             let (runtime, turns, resolver) = (runtime.clone(), turns.clone(), resolver.clone());
             let known: Arc<Mutex<HashMap<String, HostAddrs>>> = Arc::default();
-            Table::new("hosts looked up once", Policy::default(), move |host: &String, _| {
+            Table::new("hosts looked up once", policy, move |host: &String, _| {
                 if let Some(addrs) = known.lock().get(host) {
                     return Followed { addrs: Cell::ready(addrs.clone()), _writer: None };
                 }
@@ -96,7 +102,7 @@ impl Hosts {
                 Followed { addrs, _writer: Some(AbortOnDropHandle::new(writer)) }
             })
         };
-        let followed = Table::new("hosts", Policy::default(), move |host: &String, _| {
+        let followed = Table::new("hosts", policy, move |host: &String, _| {
             let addrs = Cell::new();
             let follower = follow::Follower::new(host, addrs.clone(), resolver.clone(), turns.clone());
             let writer = runtime.spawn(async move { match follower.for_ever().await {} });

@@ -137,3 +137,45 @@ impl Captures {
         true
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn captures(pattern: &str, path: &str) -> Result<Option<Captures>, PathEnded> {
+        Pattern::parse(pattern).expect("a pattern").captures(&path.parse().expect("a path"))
+    }
+
+    #[test]
+    fn a_star_wants_an_element_and_anything_else_only_does_not_match_without() {
+        assert_eq!(captures("/foo/*", "/foo"), Err(PathEnded::Later));
+        assert_eq!(captures("/*", "/"), Err(PathEnded::AtOnce));
+        assert_eq!(captures("/foo/bar/*", "/foo"), Ok(None), "it does not come that far");
+        assert_eq!(captures("/foo/{A}/*", "/foo"), Ok(None));
+    }
+
+    #[test]
+    fn an_empty_pattern_matches_every_path() {
+        for pattern in ["", "/", "///"] {
+            for path in ["/", "/a/b"] {
+                assert_eq!(captures(pattern, path), Ok(Some(Captures::default())), "{pattern} {path}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_expression_of_the_user_counts_as_one() {
+        let found = captures("/v[0-9]+-{A}", "/v12-x").expect("long enough").expect("matches");
+        assert_eq!(found.iter().collect::<Vec<_>>(), [("A", "x")]);
+        assert_eq!(captures("/v[0-9]+-{A}", "/vx-x"), Ok(None));
+    }
+
+    #[test]
+    fn what_is_no_expression_is_refused() {
+        let error = Pattern::parse("/a/*{A}").expect_err("nothing to repeat");
+        assert_eq!(error, "Dangling meta character '*' near index 0\n*(.*)\n^");
+        for pattern in ["/({A}", "/[{A}", "/{a.b}"] {
+            Pattern::parse(pattern).expect_err(pattern);
+        }
+    }
+}

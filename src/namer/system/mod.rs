@@ -66,10 +66,12 @@ type Rewritten = Result<Option<Path>, EmptyElement>;
 /// # Errors
 /// The name is that of no namer, or the namer cannot work on it.
 pub fn lookup(path: &Path) -> Result<NameTree<SystemName>, SystemError> {
+    if path.first() != Some(b"$") {
+        return Ok(NameTree::Neg);
+    }
+    let (mut path, mut text) = (path.clone(), as_text(path));
     // Each turn drops what led to the next one, so there are no more turns than elements.
-    let mut path = path.clone();
-    while path.first() == Some(b"$") {
-        let text = as_text(&path);
+    while text.first() == Some(b"$") {
         let Some(kind) = elem(&text, 1) else {
             return Ok(NameTree::Neg);
         };
@@ -81,7 +83,7 @@ pub fn lookup(path: &Path) -> Result<NameTree<SystemName>, SystemError> {
             "fail" => return Ok(NameTree::Fail),
             "nil" => return Ok(NameTree::Empty),
             "com.twitter.finagle.namer.global" => {
-                path = rest;
+                (path, text) = (rest.clone(), rest);
                 continue;
             }
             "io.buoyant.rinet" => return Ok(leaf_or_neg(rinet::lookup(&rest)?)),
@@ -138,5 +140,69 @@ impl From<EmptyElement> for SystemError {
 impl From<ParseError> for SystemError {
     fn from(error: ParseError) -> Self {
         Self::Failed(error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn path(elems: &[&[u8]]) -> Path {
+        Path::from_elems(elems).expect("no element is empty")
+    }
+
+    fn bound(id: Path, residual: Path, addr: SystemAddr) -> Result<NameTree<SystemName>, SystemError> {
+        Ok(NameTree::Leaf(SystemName::Bound { id: Some(id), residual, addr }))
+    }
+
+    #[test]
+    fn the_id_keeps_bytes_that_are_no_text_and_everything_else_replaces_them() {
+        let replaced = "\u{fffd}".as_bytes();
+        assert_eq!(
+            lookup(&path(&[b"$", b"inet", b"\xff", b"80", b"\xfe"])),
+            bound(path(&[b"$", b"inet", b"\xff", b"80"]), path(&[replaced]), SystemAddr::Inet("\u{fffd}:80".into()))
+        );
+        assert_eq!(
+            lookup(&path(&[b"$", b"io.buoyant.http.anyMethod", b"GET", b"\xff"])),
+            Ok(NameTree::Leaf(SystemName::Path(path(&[replaced]))))
+        );
+        assert_eq!(lookup(&path(&[b"$", b"\xff"])), Err(SystemError::UnknownClass("\u{fffd}".to_owned())));
+    }
+
+    #[test]
+    fn the_port_of_an_address_is_shown_as_a_number() {
+        let fixed = lookup(&path(&[b"$", b"fixedinet", b"web", b"+080", b"r"]));
+        let id = path(&[b"$", b"fixedinet", b"web", b"+080"]);
+        assert_eq!(fixed, bound(id, path(&[b"r"]), SystemAddr::Fixed("web:80".into())));
+    }
+
+    #[test]
+    fn the_global_namer_may_lead_to_itself_any_number_of_times() {
+        let mut elems: Vec<&[u8]> = Vec::new();
+        for _ in 0..10_000 {
+            elems.extend([&b"$"[..], b"com.twitter.finagle.namer.global"]);
+        }
+        assert_eq!(lookup(&path(&elems)), Ok(NameTree::Neg));
+        elems.extend([&b"$"[..], b"nil"]);
+        assert_eq!(lookup(&path(&elems)), Ok(NameTree::Empty));
+    }
+
+    #[test]
+    fn a_status_is_bound_without_an_id_and_consumes_nothing() {
+        let status = |code: &[u8]| lookup(&path(&[b"$", b"io.buoyant.http.status", code, b"x"]));
+        let residual = path(&[b"404", b"x"]);
+        let leaf = SystemName::Bound { id: None, residual, addr: SystemAddr::None };
+        assert_eq!(status(b"404"), Ok(NameTree::Leaf(leaf)));
+        for code in [&b"99"[..], b"600", b"-404", b"x"] {
+            assert_eq!(status(code), Ok(NameTree::Neg));
+        }
+    }
+
+    #[test]
+    fn what_needs_zookeeper_says_so() {
+        for name in ["io.buoyant.namer.zk.leader", "com.twitter.serverset"] {
+            let error = lookup(&path(&[b"$", name.as_bytes(), b"zk:2181", b"a"])).expect_err("not built yet");
+            assert_eq!(error.to_string(), format!("/$/{name} is not built yet: it needs ZooKeeper"));
+        }
     }
 }

@@ -4,9 +4,13 @@
 //! the hosts file first, then each candidate of the search list, each at the name servers in the order of the file.
 //! Servers are never asked side by side: an internal one listed before a public one must win.
 
+#[cfg(test)]
+mod tests;
+
 use std::fs::Metadata;
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -24,9 +28,6 @@ use tokio::time::Instant;
 use super::{Answer, Resolve, Unresolved};
 use crate::config::IpFamilies;
 
-const RESOLV_CONF: &str = "/etc/resolv.conf";
-const HOSTS: &str = "/etc/hosts";
-
 /// How often the files are looked at, and how long what they say holds.
 const CHECK_FILES: Duration = Duration::from_secs(5);
 
@@ -37,7 +38,15 @@ const SERVER_TIMEOUT: Duration = Duration::from_secs(3);
 #[derive(Debug)]
 pub(super) struct SystemDns {
     families: IpFamilies,
+    files: Files,
     state: Mutex<State>,
+}
+
+/// Where the set-up of the machine is written.
+#[derive(Clone, Debug)]
+struct Files {
+    resolv_conf: PathBuf,
+    hosts: PathBuf,
 }
 
 #[derive(Debug)]
@@ -76,13 +85,17 @@ enum Asked {
 
 impl SystemDns {
     pub(super) fn new(families: IpFamilies) -> Self {
-        let stamps = stamps();
-        let setup = Setup::load().unwrap_or_else(|error| {
-            tracing::warn!(%error, "{RESOLV_CONF} cannot be used; asking a name server at 127.0.0.1");
+        Self::with_files(families, Files { resolv_conf: "/etc/resolv.conf".into(), hosts: "/etc/hosts".into() })
+    }
+
+    fn with_files(families: IpFamilies, files: Files) -> Self {
+        let stamps = files.stamps();
+        let setup = files.read().unwrap_or_else(|error| {
+            tracing::warn!(%error, "no usable list of name servers; asking one at 127.0.0.1");
             Setup::new(vec![NameServerConfig::udp_and_tcp(Ipv4Addr::LOCALHOST.into())], &ResolverOpts::default())
         });
         let state = State { setup: Arc::new(setup), stamps, checked: Instant::now() };
-        Self { families, state: Mutex::new(state) }
+        Self { families, files, state: Mutex::new(state) }
     }
 
     /// What the files say, as of a few seconds ago.
@@ -96,9 +109,10 @@ impl SystemDns {
             state.checked = Instant::now();
             state.stamps
         };
+        let files = self.files.clone();
         let read = tokio::task::spawn_blocking(move || {
-            let stamps = stamps();
-            (stamps != known).then(|| (stamps, Setup::load()))
+            let stamps = files.stamps();
+            (stamps != known).then(|| (stamps, files.read()))
         });
         let read = read.await;
         let mut state = self.state.lock();
@@ -106,10 +120,10 @@ impl SystemDns {
             state.stamps = stamps;
             match setup {
                 Ok(setup) => {
-                    tracing::info!("{RESOLV_CONF} or {HOSTS} changed and was read again");
+                    tracing::info!("the list of name servers or the hosts file changed and was read again");
                     state.setup = Arc::new(setup);
                 }
-                Err(error) => tracing::warn!(%error, "{RESOLV_CONF} changed and cannot be used; its last state stays"),
+                Err(error) => tracing::warn!(%error, "the list of name servers changed; its last usable state stays"),
             }
         }
         state.setup.clone()
@@ -126,13 +140,8 @@ impl Resolve for SystemDns {
 // === impl Setup ===
 
 impl Setup {
-    fn load() -> Result<Self, String> {
-        let resolv_conf = std::fs::read(RESOLV_CONF).map_err(|error| error.to_string())?;
-        Self::read(&resolv_conf, &std::fs::read(HOSTS).unwrap_or_default())
-    }
-
     /// Reads the text of both files.
-    fn read(resolv_conf: &[u8], hosts: &[u8]) -> Result<Self, String> {
+    fn parse(resolv_conf: &[u8], hosts: &[u8]) -> Result<Self, String> {
         let (config, options) = parse_resolv_conf(resolv_conf).map_err(|error| error.to_string())?;
         let mut setup = Self::new(config.name_servers, &options);
         setup.search = if config.search.is_empty() { config.domain.into_iter().collect() } else { config.search };
@@ -248,14 +257,23 @@ impl Setup {
     }
 }
 
-// === impl Stamp ===
+// === impl Files, Stamp ===
+
+impl Files {
+    /// A hosts file that cannot be read is an empty one.
+    fn read(&self) -> Result<Setup, String> {
+        let broken = |error| format!("{}: {error}", self.resolv_conf.display());
+        let resolv_conf = std::fs::read(&self.resolv_conf).map_err(|error| broken(error.to_string()))?;
+        Setup::parse(&resolv_conf, &std::fs::read(&self.hosts).unwrap_or_default()).map_err(broken)
+    }
+
+    fn stamps(&self) -> [Option<Stamp>; 2] {
+        [&self.resolv_conf, &self.hosts].map(|path| std::fs::metadata(path).ok().map(Stamp::from))
+    }
+}
 
 impl From<Metadata> for Stamp {
     fn from(metadata: Metadata) -> Self {
         Self(metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH), metadata.len(), metadata.ino())
     }
-}
-
-fn stamps() -> [Option<Stamp>; 2] {
-    [RESOLV_CONF, HOSTS].map(|path| std::fs::metadata(path).ok().map(Stamp::from))
 }
