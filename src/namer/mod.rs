@@ -5,6 +5,7 @@ pub mod fs;
 pub mod hosts;
 pub mod rewrite;
 pub mod system;
+pub mod var_state;
 
 use std::collections::BTreeSet;
 use std::fmt;

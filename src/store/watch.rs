@@ -97,7 +97,8 @@ impl<T: Send + Sync + 'static> Watch<T> {
                 return outcome;
             }
             if tokio::time::timeout_at(deadline, mailbox.marked()).await.is_err() {
-                let reason = match snapshot.standing {
+                // What is waited for may have become known meanwhile, which wakes nobody.
+                let reason = match self.cell.snapshot().standing {
                     Standing::Suspended { reason, .. } => reason,
                     Standing::Current | Standing::Stale { .. } => None,
                 };

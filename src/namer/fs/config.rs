@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use super::FsNamer;
 use crate::config::{Directory, Fields};
 use crate::namer::{Namer, NamerConfig, NamerParts};
 
@@ -24,8 +25,8 @@ impl FsConfig {
 }
 
 impl NamerConfig for FsConfig {
-    fn build(&self, _: &NamerParts) -> Result<Arc<dyn Namer>, String> {
-        Err("not built yet".to_owned())
+    fn build(&self, parts: &NamerParts) -> Result<Arc<dyn Namer>, String> {
+        Ok(Arc::new(FsNamer::new(&self.root_dir, parts)?))
     }
 }
 
