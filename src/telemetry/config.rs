@@ -6,7 +6,7 @@ use crate::config::{Fields, Kind, Port, Report};
 /// All kinds of telemeters.
 pub const KINDS: &[Kind<TelemeterConfig>] = &[
     Kind::built("io.l5d.prometheus", |fields| Some(TelemeterConfig::Prometheus(PrometheusConfig::read(fields)?))),
-    Kind::not_yet("io.l5d.influxdb"),
+    Kind::built("io.l5d.influxdb", |_| Some(TelemeterConfig::Influx)),
     Kind::not_yet("io.l5d.statsd").experimental(),
     Kind::built("io.l5d.recentRequests", recent_requests),
     Kind::built("io.l5d.tracelog", tracelog),
@@ -29,6 +29,8 @@ pub struct TelemeterBlock {
 pub enum TelemeterConfig {
     /// Metrics as Prometheus text on the admin port.
     Prometheus(PrometheusConfig),
+    /// Metrics as InfluxDB lines at `/admin/metrics/influxdb`. It has no keys.
+    Influx,
     /// Nothing: it receives traces, and there are none, as in namerd.
     Tracer,
 }
@@ -125,6 +127,12 @@ mod tests {
         assert_eq!(read("{kind: io.l5d.prometheus}"), config("/admin/metrics/prometheus", ""));
         assert_eq!(read("{kind: io.l5d.prometheus, path: /m, prefix: l5d_}"), config("/m", "l5d_"));
         refused("{kind: io.l5d.prometheus, path: m}", "must start with '/'");
+    }
+
+    #[test]
+    fn influxdb_has_no_keys() {
+        assert_eq!(read("{kind: io.l5d.influxdb}").expect("valid").0, TelemeterConfig::Influx);
+        refused("{kind: io.l5d.influxdb, path: /m}", "Unrecognized field \"path\"");
     }
 
     #[test]

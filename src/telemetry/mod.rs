@@ -34,11 +34,17 @@
 //!
 //! Figures that are kept anyway (tables, connections, the process) are read by collectors when somebody looks.
 
+mod collect;
 mod config;
 pub mod java;
 mod legacy;
+mod metrics;
+mod process;
 mod server;
 
+pub use collect::{ConnectionCounts, Evaluations, ReadinessState, Tables};
 pub use config::{KINDS, PrometheusConfig, TelemeterBlock, TelemeterConfig};
 pub use legacy::{Counter, Histogram, JsonQuery, Legacy, Level, LevelGuard, NoSuchSubtree, Scope, Summary};
+pub use metrics::{Metrics, MetricsSetup, OWN_CONTENT_TYPE};
+pub use process::Process;
 pub use server::{ServerStats, Traffic};

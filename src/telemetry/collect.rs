@@ -1,0 +1,227 @@
+//! Figures that the program keeps anyway, read when somebody looks.
+
+use std::fmt;
+use std::sync::Arc;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{
+    DescriptorEncoder, EncodeCounterValue, EncodeGaugeValue, EncodeLabelSet, EncodeMetric, NoLabelSet,
+};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+
+use crate::runtime::{Connections, Readiness, ReadyState};
+use crate::store::{Evaluators, Usage};
+
+/// Says how full a table is. Must not block.
+type ReadUsage = Box<dyn Fn() -> Usage + Send + Sync>;
+
+/// Tables by name: how full they are.
+#[derive(Default)]
+pub struct Tables {
+    list: Vec<(&'static str, ReadUsage)>,
+}
+
+/// Connections by server.
+#[derive(Debug, Default)]
+pub struct ConnectionCounts {
+    list: Vec<(&'static str, Arc<Connections>)>,
+}
+
+/// Formulas that were run.
+#[derive(Debug)]
+pub struct Evaluations(pub Evaluators);
+
+/// Readiness, as `/ready` shows it.
+#[derive(Debug)]
+pub struct ReadinessState(pub Readiness);
+
+/// One gauge without labels.
+pub(super) fn gauge(to: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: f64) -> fmt::Result {
+    let gauge = ConstGauge::new(value);
+    gauge.encode(to.encode_descriptor(name, help, None, MetricType::Gauge)?)
+}
+
+/// One counter without labels; `_total` is added to its name.
+pub(super) fn counter<V: EncodeCounterValue>(
+    to: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    value: V,
+) -> fmt::Result {
+    let mut metric = to.encode_descriptor(name, help, None, MetricType::Counter)?;
+    metric.encode_counter::<NoLabelSet, _, u64>(&value, None)
+}
+
+fn gauges<L: EncodeLabelSet, V: EncodeGaugeValue>(
+    to: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    rows: impl Iterator<Item = (L, V)>,
+) -> fmt::Result {
+    let mut metric = to.encode_descriptor(name, help, None, MetricType::Gauge)?;
+    for (labels, value) in rows {
+        metric.encode_family(&labels)?.encode_gauge(&value)?;
+    }
+    Ok(())
+}
+
+fn counters<L: EncodeLabelSet>(
+    to: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    rows: impl Iterator<Item = (L, u64)>,
+) -> fmt::Result {
+    let mut metric = to.encode_descriptor(name, help, None, MetricType::Counter)?;
+    for (labels, value) in rows {
+        ConstCounter::new(value).encode(metric.encode_family(&labels)?)?;
+    }
+    Ok(())
+}
+
+// === impl Tables ===
+
+impl Tables {
+    /// Adds a table; `usage` must not block.
+    #[must_use]
+    pub fn with(mut self, name: &'static str, usage: impl Fn() -> Usage + Send + Sync + 'static) -> Self {
+        self.list.push((name, Box::new(usage)));
+        self
+    }
+}
+
+impl fmt::Debug for Tables {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.list.iter().map(|(name, _)| name)).finish()
+    }
+}
+
+impl Collector for Tables {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let to = &mut encoder;
+        let usages: Vec<([(&str, &str); 1], Usage)> =
+            self.list.iter().map(|(name, usage)| ([("table", *name)], usage())).collect();
+        let rows = |figure: fn(&Usage) -> u64| usages.iter().map(move |(labels, usage)| (*labels, figure(usage)));
+        gauges(to, "table_entries", "Entries in a table", rows(|usage| usage.len as u64))?;
+        gauges(to, "table_budget", "Entries that a table may have", rows(|usage| usage.budget as u64))?;
+        counters(to, "table_refused", "Look-ups refused because a table was full", rows(|usage| usage.refused))
+    }
+}
+
+// === impl ConnectionCounts ===
+
+impl ConnectionCounts {
+    /// Adds the connections of a server, or of several under one limit.
+    #[must_use]
+    pub fn with(mut self, server: &'static str, connections: Arc<Connections>) -> Self {
+        self.list.push((server, connections));
+        self
+    }
+}
+
+impl Collector for ConnectionCounts {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let to = &mut encoder;
+        let rows = |figure: fn(&Connections) -> usize| {
+            self.list.iter().map(move |(server, connections)| ([("server", *server)], figure(connections) as u64))
+        };
+        gauges(to, "connections_open", "Open connections", rows(Connections::open))?;
+        gauges(to, "connections_limit", "Connections that may be open", rows(Connections::limit))?;
+        let refused = self.list.iter().flat_map(|(server, connections)| {
+            let refusals = connections.refusals();
+            [("limit", refusals.over_limit), ("descriptors", refusals.no_descriptor)]
+                .map(|(reason, count)| ([("server", *server), ("reason", reason)], count))
+        });
+        counters(to, "connections_refused", "Connections accepted and closed at once", refused)
+    }
+}
+
+// === impl Evaluations ===
+
+impl Collector for Evaluations {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let (runs, panics) = self.0.counts();
+        counter(&mut encoder, "evaluations", "Formulas run", runs)?;
+        counter(&mut encoder, "evaluation_panics", "Formulas that panicked; each is a defect", panics)
+    }
+}
+
+// === impl ReadinessState ===
+
+impl Collector for ReadinessState {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let (ready, missing, lost) = match self.0.state() {
+            ReadyState::Ready(lost) => (1, 0, lost.len()),
+            ReadyState::Starting(missing) => (0, missing.len(), 0),
+            ReadyState::Draining => (0, 0, 0),
+        };
+        let to = &mut encoder;
+        gauge(to, "ready", "1 when ready, as /ready says", f64::from(ready))?;
+        gauge(to, "missing", "Things that are waited for before it is ready", missing as f64)?;
+        gauge(to, "degraded", "Things that have been lost since it was ready", lost as f64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Legacy, MetricsSetup};
+    use super::*;
+
+    fn shown(collector: impl Collector) -> Vec<String> {
+        let mut setup = MetricsSetup::new(Legacy::default());
+        setup.own.register_collector(Box::new(collector));
+        setup.finish().own_text().lines().filter(|line| !line.starts_with('#')).map(str::to_owned).collect()
+    }
+
+    #[tokio::test]
+    async fn tables_show_how_full_they_are() {
+        let tables = Tables::default()
+            .with("bindings", || Usage { len: 3, budget: 10, refused: 1 })
+            .with("address sets", || Usage { len: 0, budget: 20, refused: 0 });
+        assert_eq!(
+            shown(tables),
+            [
+                "rosterd_table_entries{table=\"bindings\"} 3",
+                "rosterd_table_entries{table=\"address sets\"} 0",
+                "rosterd_table_budget{table=\"bindings\"} 10",
+                "rosterd_table_budget{table=\"address sets\"} 20",
+                "rosterd_table_refused_total{table=\"bindings\"} 1",
+                "rosterd_table_refused_total{table=\"address sets\"} 0",
+            ]
+        );
+    }
+
+    #[tokio::test]
+    async fn connections_are_shown_with_their_limit_and_refusals_with_the_reason() {
+        let connections = ConnectionCounts::default().with("admin", Connections::new(1_024));
+        assert_eq!(
+            shown(connections),
+            [
+                "rosterd_connections_open{server=\"admin\"} 0",
+                "rosterd_connections_limit{server=\"admin\"} 1024",
+                "rosterd_connections_refused_total{server=\"admin\",reason=\"limit\"} 0",
+                "rosterd_connections_refused_total{server=\"admin\",reason=\"descriptors\"} 0",
+            ]
+        );
+    }
+
+    #[tokio::test]
+    async fn readiness_says_how_much_is_missing_or_lost() {
+        let readiness = Readiness::new();
+        let pending = readiness.pending("storage");
+        let state = || shown(ReadinessState(readiness.clone()));
+        assert_eq!(state(), ["rosterd_ready 0.0", "rosterd_missing 1.0", "rosterd_degraded 0.0"]);
+        drop(pending);
+        readiness.watch("storage", || Some("connection refused".to_owned()));
+        assert_eq!(state(), ["rosterd_ready 1.0", "rosterd_missing 0.0", "rosterd_degraded 1.0"]);
+        readiness.off();
+        assert_eq!(state(), ["rosterd_ready 0.0", "rosterd_missing 0.0", "rosterd_degraded 0.0"]);
+    }
+
+    #[tokio::test]
+    async fn evaluations_are_counted() {
+        let shown = shown(Evaluations(Evaluators::start(1)));
+        assert_eq!(shown, ["rosterd_evaluations_total 0", "rosterd_evaluation_panics_total 0"]);
+    }
+}
