@@ -1,3 +1,7 @@
 //! The `rosterd` program.
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    rosterd::cli::main(std::env::args_os())
+}

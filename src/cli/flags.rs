@@ -79,7 +79,8 @@ pub fn rewrite(arguments: impl IntoIterator<Item = OsString>) -> Result<Argument
     rewriter.finish()
 }
 
-fn is_subcommand(arguments: &[OsString]) -> bool {
+/// Whether the command line, without the name of the process, is that of a subcommand.
+pub fn is_subcommand(arguments: &[OsString]) -> bool {
     let mut arguments = arguments.iter();
     while let Some(argument) = arguments.next() {
         match argument.to_str() {

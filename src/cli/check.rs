@@ -1,0 +1,112 @@
+//! `rosterd check` and `-validate`: the loader of the server, without opening a port.
+
+use std::path::Path;
+
+use serde_json::json;
+
+use super::failure::Failure;
+use super::load::{Unloaded, load};
+use super::output::Output;
+
+/// Checks. What has no effect is told, but is no failure.
+pub(super) fn run(config: &Path, with: Option<&Path>, json: bool, output: &mut Output<'_>) -> Result<(), Failure> {
+    let loaded = load(config, with);
+    if json {
+        output.line(match &loaded {
+            Ok((_, warnings)) => {
+                let warnings: Vec<String> = warnings.iter().map(ToString::to_string).collect();
+                json!({ "valid": true, "warnings": warnings })
+            }
+            Err(Unloaded::Wrong(problems)) => {
+                // Without the quoted lines, which are indented.
+                let problems = problems.to_string();
+                let problems: Vec<&str> = problems.lines().filter(|line| !line.starts_with("  ")).collect();
+                json!({ "valid": false, "problems": problems })
+            }
+            Err(Unloaded::Unreadable(failure)) => json!({ "valid": false, "problems": [failure.to_string()] }),
+        })?;
+    }
+    let (_, warnings) = loaded?;
+    for warning in warnings {
+        output.say(format_args!("warning: {warning}"));
+    }
+    if !json {
+        output.say(format_args!("{} is a valid configuration", config.display()));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsString;
+
+    use crate::cli::testing::{Ran, Scratch, run_alone};
+
+    const GOOD: &str = "storage: {kind: io.l5d.inMemory}\ninterfaces: [{kind: io.l5d.httpController}]\n";
+
+    fn run(line: &[&str]) -> Ran {
+        run_alone(line.iter().map(OsString::from).collect())
+    }
+
+    #[test]
+    fn a_good_file_is_a_success_and_a_warning_changes_nothing() {
+        let good = Scratch::new(&format!("{GOOD}admin: {{workerThreads: 3}}\n"));
+        let own = Scratch::new("maxPollAgeMs: 1000\n");
+        for line in [
+            vec!["rosterd", "check", good.name(), "--with", own.name()],
+            vec!["rosterd", "-validate", good.name(), "--with", own.name()],
+        ] {
+            let ran = run(&line);
+            assert_eq!((ran.status, ran.data.as_str()), (0, ""));
+            let warned = format!("warning: {}:3:24: workerThreads has no effect\n", good.name());
+            assert_eq!(ran.talk, format!("{warned}{} is a valid configuration\n", good.name()));
+        }
+    }
+
+    #[test]
+    fn a_bad_file_is_a_failure_with_every_mistake_in_its_line() {
+        let bad = Scratch::new(&format!("{GOOD}admin: {{port: 70000}}\nrouters: []\n"));
+        let ran = run(&["rosterd", "check", bad.name()]);
+        assert_eq!((ran.status, ran.data.as_str()), (1, ""));
+        let first = format!("{}:3:15: 70000 outside valid range for ports\n  3 | admin: {{port: 70000}}\n", bad.name());
+        assert!(
+            ran.talk.starts_with(&first) && ran.talk.contains(":4:1: Unrecognized field \"routers\""),
+            "{}",
+            ran.talk
+        );
+        let ran = run(&["rosterd", "check", bad.name(), "--json"]);
+        let problems: serde_json::Value = serde_json::from_str(&ran.data).unwrap();
+        assert_eq!(problems["problems"].as_array().unwrap().len(), 2, "{}", ran.data);
+        assert_eq!((ran.status, &problems["valid"]), (1, &serde_json::Value::Bool(false)));
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_read_is_named() {
+        let ran = run(&["rosterd", "check", "/does/not/exist"]);
+        assert_eq!(ran.status, 1);
+        assert!(ran.talk.starts_with("rosterd: cannot read /does/not/exist: No such file"), "{}", ran.talk);
+        assert_eq!(run(&["rosterd", "check", "/"]).talk, "rosterd: config is not a file: /\n");
+        assert!(run(&["rosterd", "check", "-", "--with", "-"]).talk.contains("one of the two files only"));
+    }
+
+    #[test]
+    fn without_a_configuration_the_usage_is_shown_as_namerd_does() {
+        let ran = run(&["rosterd"]);
+        assert_eq!((ran.status, ran.data.as_str(), ran.talk.as_str()), (1, "", "usage: rosterd path/to/config\n\n"));
+        assert_eq!(run(&["rosterd", "a.yaml", "b.yaml"]).status, 1);
+        assert_eq!(run(&["rosterd", "--unknown", "a.yaml"]).status, 1);
+        let ran = run(&["rosterd", "-com.twitter.x=1", "-validate", "/does/not/exist"]);
+        assert!(ran.talk.starts_with("warning: flags of namerd without effect here: -com.twitter.x\n"), "{}", ran.talk);
+    }
+
+    #[test]
+    fn the_command_line_of_a_command_is_wrong_with_status_2() {
+        for line in [&["rosterd", "check"][..], &["rosterd", "bind", "a"], &["rosterd", "bind", "a", "b"]] {
+            assert_eq!(run(line).status, 2, "{line:?}");
+        }
+        let ran = run(&["rosterd", "version"]);
+        assert_eq!((ran.status, ran.data), (0, format!("rosterd {}\n", env!("CARGO_PKG_VERSION"))));
+        assert_eq!(run(&["rosterd", "--help"]).status, 0);
+        assert_eq!(run(&["rosterd", "-help"]).status, 1);
+    }
+}

@@ -1,0 +1,86 @@
+//! What follows the address of the server in a URL.
+
+use std::fmt;
+
+use percent_encoding::{AsciiSet, CONTROLS, NON_ALPHANUMERIC, utf8_percent_encode};
+
+/// What cannot stand in the path of a request. Everything else of a namespace is sent as it is, `%` included: the
+/// server takes what it receives for the name, undecoded, and lists it in this form.
+const NAMESPACE: &AsciiSet = &CONTROLS
+    .add(b' ')
+    .add(b'"')
+    .add(b'#')
+    .add(b'<')
+    .add(b'>')
+    .add(b'?')
+    .add(b'[')
+    .add(b'\\')
+    .add(b']')
+    .add(b'^')
+    .add(b'`')
+    .add(b'{')
+    .add(b'|')
+    .add(b'}');
+
+/// Values of parameters: everything but what never needs escaping. `;` would end the value.
+const VALUE: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// A path with parameters, ready to be sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::cli) struct Target {
+    text: String,
+    has_query: bool,
+}
+
+impl Target {
+    /// A route without variable parts.
+    pub(in crate::cli) fn route(route: &str) -> Self {
+        Self { text: route.to_owned(), has_query: false }
+    }
+
+    /// A route followed by a namespace.
+    pub(in crate::cli) fn namespace(route: &str, namespace: &str) -> Self {
+        Self { text: format!("{route}/{}", utf8_percent_encode(namespace, NAMESPACE)), has_query: false }
+    }
+
+    /// With one parameter more.
+    #[must_use]
+    pub(in crate::cli) fn with(mut self, name: &str, value: &str) -> Self {
+        let mark = if self.has_query { '&' } else { '?' };
+        self.text.extend([mark]);
+        self.text.push_str(name);
+        self.text.extend(["=", &utf8_percent_encode(value, VALUE).to_string()]);
+        self.has_query = true;
+        self
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_listed_namespace_is_asked_for_as_it_is_listed() {
+        let target = |namespace| Target::namespace("/api/1/dtabs", namespace).to_string();
+        assert_eq!(target("x%20y"), "/api/1/dtabs/x%20y");
+        assert_eq!(target("d1/"), "/api/1/dtabs/d1/");
+        assert_eq!(target("a b?#"), "/api/1/dtabs/a%20b%3F%23");
+        assert_eq!(target("käse"), "/api/1/dtabs/k%C3%A4se");
+    }
+
+    #[test]
+    fn a_dtab_is_one_parameter_whatever_it_holds() {
+        let target =
+            Target::namespace("/api/1/bind", "default").with("path", "/svc/web").with("dtab", "/a=>/b;/c=>1 & 2");
+        assert_eq!(
+            target.to_string(),
+            "/api/1/bind/default?path=%2Fsvc%2Fweb&dtab=%2Fa%3D%3E%2Fb%3B%2Fc%3D%3E1%20%26%202"
+        );
+    }
+}
