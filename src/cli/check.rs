@@ -64,6 +64,21 @@ mod tests {
     }
 
     #[test]
+    fn the_configurations_of_the_project_are_valid() {
+        let mut checked = 0;
+        for entry in std::fs::read_dir("config").unwrap() {
+            let path = entry.unwrap().path();
+            if path.extension().is_some_and(|extension| extension == "yaml") {
+                let name = path.to_str().unwrap();
+                let ran = run(&["rosterd", "check", name]);
+                assert_eq!((ran.status, ran.talk), (0, format!("{name} is a valid configuration\n")));
+                checked += 1;
+            }
+        }
+        assert!(checked >= 2, "config/ has quickstart.yaml and full.yaml");
+    }
+
+    #[test]
     fn a_bad_file_is_a_failure_with_every_mistake_in_its_line() {
         let bad = Scratch::new(&format!("{GOOD}admin: {{port: 70000}}\nrouters: []\n"));
         let ran = run(&["rosterd", "check", bad.name()]);
