@@ -40,11 +40,11 @@ pub mod java;
 mod legacy;
 mod metrics;
 mod process;
-mod scope;
+mod server;
 
 pub use collect::{ConnectionCounts, Evaluations, ReadinessState, Tables};
 pub use config::{KINDS, PrometheusConfig, TelemeterBlock, TelemeterConfig};
 pub use legacy::{Counter, Histogram, JsonQuery, Legacy, Level, LevelGuard, NoSuchSubtree, Scope, Summary};
 pub use metrics::{Metrics, MetricsSetup, OWN_CONTENT_TYPE};
 pub use process::Process;
-pub use scope::{Answering, Connected, ServerScope, StreamScope, Streaming};
+pub use server::{ServerStats, Traffic};
