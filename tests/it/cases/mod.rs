@@ -8,6 +8,7 @@ mod interpreter;
 mod names;
 mod notation;
 mod system;
+mod transformer;
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -43,7 +44,7 @@ pub(crate) struct Area {
 }
 
 /// All areas that are run, by the module that runs them.
-const MODULES: &[&[Area]] = &[config::AREAS, interpreter::AREAS, names::AREAS, system::AREAS];
+const MODULES: &[&[Area]] = &[config::AREAS, interpreter::AREAS, names::AREAS, system::AREAS, transformer::AREAS];
 
 /// Areas that other tests answer for, and where.
 const COVERED_ELSEWHERE: &[(&str, &str)] = &[
@@ -78,7 +79,6 @@ const AWAITED: &[(&str, &str)] = &[
     ("thrift.dtab", "iface/thrift"),
     ("transformer.daemonset", "transformer"),
     ("transformer.localnode", "transformer"),
-    ("transformer.namer", "transformer"),
     ("transformer.namer_delegate", "transformer"),
 ];
 
