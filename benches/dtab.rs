@@ -3,6 +3,8 @@
 //!
 //! `cargo bench --bench dtab`
 
+#![expect(clippy::print_stdout, reason = "a bench tells what it measured")]
+
 use std::fmt::Write;
 use std::time::{Duration, Instant};
 
