@@ -5,9 +5,9 @@ files of `fs_disco`, the Consul namer gets a stand-in with the recorder's one se
 because later ones see what earlier ones stored.
 
 Strict: status code, every recorded header, body. JSON bodies compare structurally (address sets and lists of names
-unordered), other bodies as text, compressed ones after decompression; streams line by line, with the recorded edits made
-between the lines. Scored separately: header spelling, extra headers, closing of the connection, second answers of a
-pipeline, and the bodies of the admin server (they hold numbers, times and HTML).
+unordered), other bodies as text, compressed ones after decompression, and what follows on the connection; streams line by
+line, with the recorded edits made between the lines. Scored separately: header spelling, extra headers, closing of the
+connection, and the bodies of the admin server (they hold numbers, times and HTML).
 """
 import json
 import os
@@ -22,44 +22,13 @@ import http1
 from cases import canon, cut_text
 from differences import Differs, Wrong, check, check_answer
 from fakes import Fake
-from server import Server, free_ports
+from server import Server, StartFailed, free_ports
 
 CONSUL_WEB = [{"Node": "n1", "Address": ip, "ServiceID": "s", "ServiceName": "s", "ServiceTags": [], "ServiceAddress": "", "ServicePort": 8080,
                "ServiceMeta": sm, "NodeMeta": nm} for ip, nm, sm in (("10.0.0.9", {"nodeName": "node-7"}, {"tier": "gold"}), ("10.0.0.10", {}, {}))]
 
-# what the recorder did at an event, by entry and event text, and before an entry: ("put", ns, dtab) | ("delete", ns) | ("write", file, text) | ("remove", file)
-ACTIONS = {
-    ("list-watch", "PUT w1"): ("put", "w1", "/a=>/b"),
-    ("list-watch", "PUT w1 again, other text"): ("put", "w1", "/a=>/c"),
-    ("dtab-watch-json", "PUT w2 same text"): ("put", "w2", "/a=>/b"),
-    ("dtab-watch-text", "PUT w3 two entries"): ("put", "w3", "/a=>/c;\n/d=>/e | /f"),
-    ("dtab-watch-http10", "PUT w3"): ("put", "w3", "/a=>/d"),
-    ("dtab-watch-gzip", "PUT w3"): ("put", "w3", "/a=>/e"),
-    ("bind-watch", "fs: create wb"): ("write", "wb", "127.0.0.1 1\n"),
-    ("bind-watch", "fs: wb changes its address"): ("write", "wb", "127.0.0.1 2\n"),
-    ("bind-watch", "PUT w4 residual only"): ("put", "w4", "/svc=>/#/io.l5d.fs;/svc/wb=>/#/io.l5d.fs/wb/x"),
-    ("bind-watch", "PUT w4 to web2"): ("put", "w4", "/svc/wb=>/#/io.l5d.fs/web2"),
-    ("bind-watch", "PUT w4 loop"): ("put", "w4", "/svc=>/svc2;/svc2=>/svc"),
-    ("bind-watch", "PUT w4 repaired"): ("put", "w4", "/svc=>/#/io.l5d.fs"),
-    ("addr-watch", "fs: create wa"): ("write", "wa", "127.0.0.1 1\n"),
-    ("addr-watch", "fs: wa second address"): ("write", "wa", "127.0.0.1 1\n127.0.0.1 2\n"),
-    ("addr-watch", "fs: wa same text"): ("write", "wa", "127.0.0.1 1\n127.0.0.1 2\n"),
-    ("addr-watch", "fs: wa malformed"): ("write", "wa", "no\n"),
-    ("addr-watch", "fs: wa good"): ("write", "wa", "127.0.0.1 3\n"),
-    ("addr-watch", "fs: remove wa"): ("remove", "wa"),
-    ("resolve-watch", "fs: wa changes"): ("write", "wa", "127.0.0.1 5\n"),
-    ("resolve-watch", "PUT w4 to web"): ("put", "w4", "/svc/wa=>/#/io.l5d.fs/web"),
-    ("resolve-watch", "PUT w4 to ~"): ("put", "w4", "/svc/wa=>~"),
-    ("bind-watch-unknown-ns", "PUT w5"): ("put", "w5", "/svc=>/#/io.l5d.fs"),
-    ("bound-names-watch", "fs: create wn"): ("write", "wn", "127.0.0.1 1\n"),
-    ("bound-names-watch", "fs: remove wn"): ("remove", "wn"),
-}
-BEFORE = {
-    "dtab-watch-text": [("delete", "w2"), ("put", "w3", "/a=>/b")],
-    "bind-watch": [("put", "w4", "/svc=>/#/io.l5d.fs")],
-    "addr-watch": [("put", "w4", "/svc=>/#/io.l5d.fs")],
-    "resolve-watch": [("write", "wa", "127.0.0.1 1\n")],
-}
+# what the recorder did at an event of a stream, and before an entry: {put: NS, dtab} | {delete: NS} | {write: FILE, text} | {remove: FILE}
+STEPS = yaml.safe_load((pathlib.Path(__file__).resolve().parent.parent / "data/golden/http-events.yaml").read_text(encoding="utf-8"))
 # which requests need a kind (for --without)
 NEEDED_BY = {
     "io.l5d.consul": r"io\.l5d\.consul|/con/",
@@ -128,25 +97,25 @@ class Replay:
         os.replace(spare, full)
 
     def act(self, a):
-        if a[0] == "put":
-            self.srv.put_ok(a[1], a[2])
-        elif a[0] == "delete":
-            self.srv.http("DELETE", "/api/1/dtabs/" + a[1])
-        elif a[0] == "write":
-            self.write(a[1], a[2])
+        if "put" in a:
+            self.srv.put_ok(a["put"], a["dtab"])
+        elif "delete" in a:
+            self.srv.http("DELETE", "/api/1/dtabs/" + a["delete"])
+        elif "write" in a:
+            self.write(a["write"], a["text"])
         else:
-            os.remove(os.path.join(self.disco, a[1]))
+            os.remove(os.path.join(self.disco, a["remove"]))
 
     def event(self, entry, note):
-        a = ACTIONS.get((entry, note))
+        a = STEPS["events"].get(entry, {}).get(note)
         if a is None:
             m = re.fullmatch(r"DELETE (\w+)", note)
-            a = ("delete", m.group(1)) if m else None
+            a = {"delete": m.group(1)} if m else None
         if a is None:
             m = re.fullmatch(r"PUT (\w+) (/.*)", note)
-            a = ("put", m.group(1), m.group(2)) if m else None
+            a = {"put": m.group(1), "dtab": m.group(2)} if m else None
         if a is None:
-            raise LookupError(f"the runner does not know what '{note}' did")
+            raise LookupError(f"tests/data/golden/http-events.yaml does not say what '{note}' of {entry} did")
         self.act(a)
 
 
@@ -219,17 +188,16 @@ def compare(want, answer, admin, soft):
     else:
         check("body", norm(w), norm(g))
         soft("body, byte for byte", w.decode("utf-8", "replace"), g.decode("utf-8", "replace"))
-    if "extra_bytes" in want:
-        soft("bytes after the answer", data(want["extra_bytes"]).decode("utf-8", "replace"), answer.extra.decode("utf-8", "replace"))
+    check("bytes after the answer", data(want.get("extra_bytes")).decode("utf-8", "replace"), answer.extra.decode("utf-8", "replace"))
     if "connection_closed_by_server" in want:
         soft("connection closed by the server", want["connection_closed_by_server"], answer.closed)
 
 
 def one(rp, e, out, expect=None):
     soft = lambda kind, w, g: out["soft"].append(dict(kind=kind, ok=w == g, **({} if w == g else {"expected": w, "got": g})))
-    for a in BEFORE.get(e["name"], ()):
+    for a in STEPS["before"].get(e["name"], ()):
         rp.act(a)
-        time.sleep(0.5 if a[0] == "write" else 0)
+        time.sleep(0.5 if "write" in a else 0)
     want, admin = e["response"], e["port"] == 9991
     s = http1.Stream.raw(rp.ports[e["port"]], data(e["request"]), timeout=8)
     try:
@@ -243,7 +211,7 @@ def one(rp, e, out, expect=None):
             compare_head(want, answer, soft)
             return lines(rp, e, s, steps, answer.header("content-encoding") is not None)
         answer.body = s.body(8)
-        s.linger(0.15)
+        s.linger(1.5 if "extra_bytes" in want or want.get("connection_closed_by_server") else 0.15)
         answer.extra, answer.closed = s.buf, s.closed
         if expect is None:
             return compare(want, answer, admin, soft)
@@ -319,19 +287,28 @@ def run(args, tmp):
         if not entries:
             results.append({"id": stem, "area": f"golden {stem}", "result": "skipped", "reason": "no request/response pairs in it", "soft": []})
             continue
-        rp = Replay(doc, args, tmp, stem)
-        try:
-            for e in entries:
-                results.append(replayed(rp, e, stem, args))
-                r = results[-1]
-                if r["result"] == "failed":
-                    print(f"FAIL {r['id']}: {r['what']}: expected {cut_text(r['expected'])} got {cut_text(r['got'])}", flush=True)
-        finally:
-            rp.stop()
+        for r in of_file(doc, entries, stem, args, tmp):
+            results.append(r)
+            if r["result"] == "failed":
+                print(f"FAIL {r['id']}: {r['what']}: expected {cut_text(r['expected'])} got {cut_text(r['got'])}", flush=True)
     stale = args.differences.unknown(known, lambda i: i.split("/", 1)[0] in stems if "/" in i else False)
     if stale:
         raise Wrong(f"differences: no such entries: {', '.join(stale)}")
     return results
+
+
+def of_file(doc, entries, stem, args, tmp):
+    try:
+        rp = Replay(doc, args, tmp, stem)
+    except (StartFailed, OSError, http1.NoAnswer, AssertionError) as x:
+        output = getattr(x, "output", "")[-500:]
+        yield {"id": stem, "area": f"golden {stem}", "result": "failed", "soft": [], "what": "start of the server", "expected": "ready", "got": f"{x} {output}"}
+        return
+    try:
+        for e in entries:
+            yield replayed(rp, e, stem, args)
+    finally:
+        rp.stop()
 
 
 def replayed(rp, e, stem, args):
