@@ -1,12 +1,11 @@
 //! Stories about the local interpreter, with a namer whose answers the test sets.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
-use bytes::Bytes;
+use futures_util::FutureExt;
 use parking_lot::Mutex;
 
 use super::*;
@@ -14,7 +13,8 @@ use crate::config::IpFamilies;
 use crate::name::{AddrSet, Address, Dentry, Dtab, Meta};
 use crate::namer::hosts::Hosts;
 use crate::namer::{Found, Namer};
-use crate::storage::{Storage, StorageError};
+use crate::storage::Storage;
+use crate::storage::memory::MemoryStorage;
 use crate::store::{Cell, Evaluators, Key, Mailbox, Reading, Run, Standing};
 
 const FALL_THROUGH: Duration = Duration::from_secs(2);
@@ -62,48 +62,9 @@ impl Namer for Fixture {
     }
 }
 
-/// A storage of one namespace, `default`, whose dtab the test sets.
-struct OneDtab(Arc<Cell<Option<VersionedDtab>>>);
-
-struct Kept;
-
-impl crate::store::Live for Kept {}
-
-#[async_trait]
-impl Storage for OneDtab {
-    fn dtab(&self, _: Client, namespace: &str) -> Result<Watch<Option<VersionedDtab>>, OverBudget> {
-        Ok(match namespace {
-            "default" => Watch::new(self.0.clone(), Arc::new(Kept)),
-            _ => Watch::constant(None),
-        })
-    }
-
-    fn namespaces(&self) -> Watch<BTreeSet<String>> {
-        Watch::constant(BTreeSet::new())
-    }
-
-    async fn create(&self, namespace: &str, _: Dtab) -> Result<Bytes, StorageError> {
-        Err(StorageError::AlreadyExists(namespace.into()))
-    }
-
-    async fn update(&self, namespace: &str, _: Dtab, _: &[u8]) -> Result<Bytes, StorageError> {
-        Err(StorageError::DoesNotExist(namespace.into()))
-    }
-
-    async fn put(&self, namespace: &str, _: Dtab) -> Result<Bytes, StorageError> {
-        Err(StorageError::DoesNotExist(namespace.into()))
-    }
-
-    async fn delete(&self, namespace: &str, _: Option<&[u8]>) -> Result<(), StorageError> {
-        Err(StorageError::DoesNotExist(namespace.into()))
-    }
-
-    async fn answered(&self) {}
-}
-
 struct World {
     fixture: Arc<Fixture>,
-    dtab: Arc<Cell<Option<VersionedDtab>>>,
+    storage: Arc<MemoryStorage>,
     local: Local,
 }
 
@@ -112,18 +73,15 @@ impl World {
     fn new(dtab: &str) -> Self {
         let fixture = Arc::new(Fixture::default());
         let namer = ConfiguredNamer { prefix: path("/#/t"), namer: fixture.clone(), transformers: Vec::new() };
-        let cell = Cell::new();
         let namers = Namers::new(vec![namer], Hosts::new(IpFamilies::default())).expect("one namer");
-        let storage = Arc::new(OneDtab(cell.clone()));
-        let local = Local::new(storage, namers, Evaluators::start(1), Settings::default());
-        let world = Self { fixture, dtab: cell, local };
-        world.put(dtab);
-        world
+        let storage = Arc::new(MemoryStorage::new([("default".to_owned(), Dtab::parse(dtab).expect("dtab"))]));
+        let local = Local::new(storage.clone(), namers, Evaluators::start(1), Settings::default());
+        Self { fixture, storage, local }
     }
 
     fn put(&self, dtab: &str) {
-        let dtab = Dtab::parse(dtab).expect("dtab");
-        self.dtab.publish(Some(VersionedDtab::new(dtab.clone(), Bytes::from(dtab.to_string()))));
+        let put = self.storage.put("default", Dtab::parse(dtab).expect("dtab"));
+        put.now_or_never().expect("memory does not wait").expect("stored");
     }
 
     fn bind(&self, name: &str) -> Watch<BoundTree> {

@@ -1,0 +1,111 @@
+//! Stories about entries: who starts them, how long they live, who is refused.
+
+use super::*;
+
+type Starts = Arc<AtomicUsize>;
+
+/// A table of numbers whose writers are counted when they start and stop.
+fn table(policy: Policy) -> (Table<u32, Writer>, Starts, Starts) {
+    let (started, stopped) = (Starts::default(), Starts::default());
+    let (on_start, on_stop) = (started.clone(), stopped.clone());
+    let table = Table::new("numbers", policy, move |_, _| {
+        on_start.fetch_add(1, Ordering::SeqCst);
+        Writer(on_stop.clone())
+    });
+    (table, started, stopped)
+}
+
+#[derive(Debug)]
+struct Writer(Starts);
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+fn client(n: u8) -> Client {
+    Client(IpAddr::V4(Ipv4Addr::new(192, 0, 2, n)))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_thousand_concurrent_first_lookups_start_one_writer() {
+    let (table, started, _) = table(Policy::default());
+    let lookups: Vec<_> = (0..1000)
+        .map(|_| {
+            let table = table.clone();
+            tokio::spawn(async move { table.observe(client(1), &7).expect("room") })
+        })
+        .collect();
+    for lookup in lookups {
+        lookup.await.expect("look-up");
+    }
+    assert_eq!(started.load(Ordering::SeqCst), 1);
+    assert_eq!(table.usage().len, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_entry_without_observers_goes_after_its_idle_time_and_not_before() {
+    let (table, started, stopped) = table(Policy { idle: Duration::from_secs(600), ..Policy::default() });
+    drop(table.observe(client(1), &7).expect("room"));
+    tokio::time::sleep(Duration::from_secs(590)).await;
+    assert_eq!(stopped.load(Ordering::SeqCst), 0);
+    drop(table.observe(client(1), &7).expect("still there"));
+    tokio::time::sleep(Duration::from_secs(590)).await;
+    assert_eq!((started.load(Ordering::SeqCst), stopped.load(Ordering::SeqCst)), (1, 0));
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    assert_eq!(stopped.load(Ordering::SeqCst), 1);
+    assert_eq!(table.usage().len, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_observed_entry_stays_for_ever() {
+    let (table, _, stopped) = table(Policy::default());
+    let first = table.observe(client(1), &7).expect("room");
+    let second = first.clone();
+    drop(first);
+    tokio::time::sleep(Duration::from_secs(100_000)).await;
+    assert_eq!(stopped.load(Ordering::SeqCst), 0);
+    drop(second);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_one_shot_look_up_idles_briefly() {
+    let (table, _, stopped) = table(Policy::default());
+    drop(table.observe_for(client(1), &7, Duration::from_secs(10)).expect("room"));
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    assert_eq!(stopped.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn over_budget_idle_entries_go_first_and_fresh_ones_are_protected() {
+    let policy = Policy { budget: 64, ..Policy::default() };
+    let (table, _, stopped) = table(policy);
+    for key in 0..64 {
+        drop(table.observe(client(1), &key).expect("room"));
+    }
+    table.observe(client(1), &1000).expect_err("all were asked for just now");
+    tokio::time::sleep(Duration::from_secs(61)).await;
+    table.observe(client(1), &1000).expect("idle entries make room");
+    assert!(stopped.load(Ordering::SeqCst) > 0);
+}
+
+#[tokio::test]
+async fn the_greediest_client_is_refused_and_a_modest_one_is_not() {
+    let (table, ..) = table(Policy { budget: 64, ..Policy::default() });
+    let mut held = Vec::new();
+    for key in 0..64 {
+        held.push(table.observe(client(1), &key).expect("room"));
+    }
+    let refused = table.observe(client(1), &100).expect_err("full");
+    assert_eq!((refused.share, refused.len, refused.budget), (64, 64, 64));
+    assert!(refused.to_string().contains("192.0.2.1"), "{refused}");
+    held.push(table.observe(client(2), &200).expect("a modest client gets in"));
+    for key in 300..400 {
+        if let Ok(observer) = table.observe(client(3), &key) {
+            held.push(observer);
+        }
+    }
+    assert!(table.usage().len <= 64 + 64 / 8, "bounded whoever asks: {:?}", table.usage());
+    assert!(table.usage().refused > 0);
+}
