@@ -11,6 +11,7 @@ pub mod transformer;
 
 pub mod interpreter;
 
+pub mod http1;
 pub mod iface;
 
 pub mod admin;

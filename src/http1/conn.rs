@@ -1,0 +1,463 @@
+//! One connection: one task that reads a request, has it answered, and goes on.
+
+use std::io;
+use std::net::SocketAddr;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Buf, Bytes, BytesMut};
+use futures_util::FutureExt;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, timeout, timeout_at};
+
+use super::body::{BodyError, BodyReader, Framing};
+use super::coding;
+use super::head::{BadHead, HEADER_SLOTS, Scan};
+use super::output::Output;
+use super::response::Framed;
+use super::{Body, Coding, Head, Request, Response};
+use crate::runtime::{Drain, Phase, Seldom};
+use crate::store::Client;
+use crate::telemetry::{Answering, Connected, ServerScope, StreamScope};
+
+/// A head that has begun must be whole after this time, a piece of a body must come within it.
+const READ_PATIENCE: Duration = Duration::from_secs(30);
+/// A body must be whole after this time.
+const BODY_PATIENCE: Duration = Duration::from_secs(300);
+/// A client must read some of an answer within this time, where the configuration says nothing.
+const WRITE_PATIENCE: Duration = Duration::from_secs(60);
+/// A client that has closed its side may still want the answer, for so long.
+const HALF_CLOSED: Duration = Duration::from_secs(1);
+/// How long, and how much, is read over after the last answer, so that a reset does not overtake it.
+const LINGER: Duration = Duration::from_secs(1);
+const LINGER_BYTES: usize = 256 << 10;
+/// So much is read ahead while an answer is made.
+pub(super) const AHEAD: usize = 64 << 10;
+/// Bodies larger than this need one of a few places.
+const LARGE_BODY: usize = 64 << 10;
+const LARGE_BODIES: usize = 64;
+/// Encoding or decoding more than this is not done on the runtime's own threads.
+const BLOCKING_FROM: usize = 256 << 10;
+/// Answers to pipelined requests are collected up to this size.
+const FLUSH_FROM: usize = 64 << 10;
+const READ_SIZE: usize = 4 << 10;
+
+/// What answers requests.
+pub trait Service: Send + Sync + 'static {
+    /// The bytes of an answer that is there already, for a plain GET on a connection that goes on.
+    fn prepared(&self, head: &Head<'_>, client: Client) -> Option<Bytes> {
+        let _ = (head, client);
+        None
+    }
+
+    /// Answers a request. Dropping the future gives up.
+    fn call(&self, request: Request) -> impl Future<Output = Response> + Send;
+}
+
+/// What all connections of a server share.
+#[derive(Debug)]
+pub struct Server {
+    /// `limits.bodyBytes`
+    pub body_bytes: usize,
+    /// `socketOptions.readTimeoutMs`: longest silence of a client between requests. Watches are exempt: their clients
+    /// have nothing to say.
+    pub read_timeout: Option<Duration>,
+    /// `socketOptions.writeTimeoutMs`: longest time in which a client reads nothing of what waits for it.
+    pub write_timeout: Option<Duration>,
+    /// Figures of the server.
+    pub scope: ServerScope,
+    /// Figures of its streams, if it has any.
+    pub streams: Option<StreamScope>,
+    /// The drain of the process.
+    pub drain: Drain,
+    /// The phase of the drain in which connections end.
+    pub until: Phase,
+    large_bodies: Semaphore,
+    foreign: Seldom,
+}
+
+/// Why a connection ended.
+#[derive(Debug)]
+pub(super) enum End {
+    /// The last answer has been sent.
+    Done,
+    /// The client closed it, or it broke.
+    Gone(Option<io::Error>),
+    /// The client was silent, or did not read, for too long.
+    TimedOut,
+    /// The client sent far more than it may while an answer was being made.
+    Flooded,
+}
+
+pub(super) struct Connection<IO> {
+    pub(super) io: IO,
+    pub(super) server: Arc<Server>,
+    pub(super) input: BytesMut,
+    pub(super) output: Output,
+    traffic: Connected,
+    requests: u64,
+    peer: SocketAddr,
+}
+
+/// A request whose head has been read.
+struct Asked {
+    request: Request,
+    answering: Answering,
+    framing: Framing,
+    coding: Coding,
+    alive: bool,
+    head: bool,
+    expects: bool,
+}
+
+enum Step {
+    Answered,
+    Asked(Box<Asked>),
+    Bad(BadHead),
+}
+
+/// Serves one connection until it ends.
+pub async fn serve<IO, S>(io: IO, peer: SocketAddr, service: Arc<S>, server: Arc<Server>)
+where
+    IO: AsyncRead + AsyncWrite + Unpin + Send,
+    S: Service,
+{
+    let (input, output, traffic) = (BytesMut::new(), Output::default(), server.scope.connected(false));
+    let mut connection = Connection { io, server, input, output, traffic, requests: 0, peer };
+    let end = connection.run(&*service).await;
+    tracing::debug!(%peer, ?end, requests = connection.requests, "connection ended");
+}
+
+// === impl Server ===
+
+impl Server {
+    /// A server whose connections end at `until`.
+    pub fn new(body_bytes: usize, scope: ServerScope, drain: Drain, until: Phase) -> Self {
+        Self {
+            body_bytes,
+            read_timeout: None,
+            write_timeout: None,
+            scope,
+            streams: None,
+            drain,
+            until,
+            large_bodies: Semaphore::new(LARGE_BODIES),
+            foreign: Seldom::new(Duration::from_secs(60)),
+        }
+    }
+}
+
+// === impl Connection ===
+
+impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Connection<IO> {
+    async fn run<S: Service>(&mut self, service: &S) -> End {
+        let server = self.server.clone();
+        let mut closing = pin!(server.drain.reached(server.until));
+        loop {
+            let length = match self.read_head(closing.as_mut()).await {
+                Ok(length) => length,
+                Err(end) => return end,
+            };
+            let went_on = match self.step(length, service) {
+                Step::Answered if self.output.len() < FLUSH_FROM => Ok(()),
+                Step::Answered => self.flush().await,
+                Step::Asked(asked) => self.handle(*asked, service).await,
+                Step::Bad(bad) => Err(self.refuse(bad).await),
+            };
+            if let Err(end) = went_on {
+                return end;
+            }
+        }
+    }
+
+    /// Reads until a whole head is there; its length.
+    async fn read_head(&mut self, mut closing: Pin<&mut impl Future<Output = ()>>) -> Result<usize, End> {
+        let (mut scan, mut deadline) = (Scan::default(), None);
+        loop {
+            while let Some(b'\r' | b'\n') = self.input.first() {
+                self.input.advance(1); // blank lines before a request are allowed
+            }
+            match scan.head_length(&self.input) {
+                Ok(Some(length)) => return Ok(length),
+                Ok(None) => {}
+                Err(bad) => return Err(self.refuse(bad).await),
+            }
+            self.flush().await?;
+            if self.input.is_empty() {
+                let patience = self.server.read_timeout;
+                tokio::select! {
+                    biased;
+                    () = &mut closing => return Err(self.finish().await),
+                    read = self.read(READ_SIZE, patience) => drop(read?),
+                }
+            } else {
+                let deadline = *deadline.get_or_insert_with(|| Instant::now() + READ_PATIENCE);
+                timeout_at(deadline, self.read(READ_SIZE, None)).await.map_err(|_| End::TimedOut)??;
+            }
+        }
+    }
+
+    /// Deals with a whole head: answers it from what is there, or takes it out of the buffer.
+    fn step<S: Service>(&mut self, length: usize, service: &S) -> Step {
+        let client = Client(self.peer.ip());
+        let mut slots = [httparse::EMPTY_HEADER; HEADER_SLOTS];
+        let head = match Head::parse(&self.input[..length], &mut slots) {
+            Ok(head) => head,
+            Err(bad) => return Step::Bad(bad),
+        };
+        let answering = self.server.scope.answering();
+        self.requests += 1;
+        self.traffic.request();
+        if head.is_plain_get()
+            && self.server.drain.phase() < self.server.until
+            && let Some(answer) = service.prepared(&head, client)
+        {
+            self.output.share(answer);
+            self.input.advance(length);
+            answering.answered(200);
+            return Step::Answered;
+        }
+        let framing = match head.framing() {
+            Ok(framing) => framing,
+            Err(bad) => {
+                answering.answered(400);
+                return Step::Bad(bad);
+            }
+        };
+        let request = Request::new(&head, client);
+        let coding = request.coding();
+        let (alive, head_only) = (head.keeps_alive(), head.method == "HEAD");
+        let expects = head.header("expect").is_some_and(|value| value.eq_ignore_ascii_case(b"100-continue"));
+        self.input.advance(length);
+        Step::Asked(Box::new(Asked { request, answering, framing, coding, alive, head: head_only, expects }))
+    }
+
+    async fn handle<S: Service>(&mut self, asked: Asked, service: &S) -> Result<(), End> {
+        let Asked { mut request, answering, framing, coding, alive, head, expects } = asked;
+        match self.body(framing, expects).await? {
+            Ok(body) => request.body = body,
+            Err(error) => return self.refuse_body(error, answering).await,
+        }
+        if let Some(name) = request.header("content-encoding").filter(|_| !request.body.is_empty()) {
+            match decode(name.to_vec(), request.body.clone(), self.server.body_bytes).await {
+                Ok(body) => request.body = body,
+                Err(error) => return self.refuse_body(error, answering).await,
+            }
+        }
+        let mut call = Box::pin(service.call(request));
+        let response = match call.as_mut().now_or_never() {
+            Some(response) => response,
+            None => {
+                self.flush().await?;
+                self.wait_for(call).await?
+            }
+        };
+        answering.answered(response.status);
+        self.respond(response, alive, head, coding).await
+    }
+
+    /// Waits for an answer. A client that goes away gives up its question.
+    async fn wait_for(&mut self, mut call: Pin<Box<impl Future<Output = Response>>>) -> Result<Response, End> {
+        let gone = tokio::select! {
+            biased;
+            response = &mut call => return Ok(response),
+            gone = self.read_ahead() => gone,
+        };
+        match gone {
+            End::Gone(None) => timeout(HALF_CLOSED, call).await.map_err(|_| End::Gone(None)),
+            end => Err(end),
+        }
+    }
+
+    /// Reads on while something else is being done, to learn that the client is gone. Cancel safe.
+    pub(super) async fn read_ahead(&mut self) -> End {
+        loop {
+            if self.input.len() > AHEAD {
+                return End::Flooded;
+            }
+            if let Err(end) = self.read(64, None).await {
+                return end;
+            }
+        }
+    }
+
+    async fn respond(&mut self, response: Response, alive: bool, head: bool, accepted: Coding) -> Result<(), End> {
+        let coding = if head { Coding::Identity } else { response.coding(accepted) };
+        let no_length = head && !matches!(&response.body, Body::Full(body) if !body.is_empty());
+        let over = self.server.drain.phase() >= self.server.until;
+        let close = !alive || no_length || over || response.closes();
+        let framed = Framed { head, close, coding };
+        let mut text = Vec::with_capacity(160);
+        let body = match &response.body {
+            Body::Full(body) if !no_length => Some(encode(coding, body.clone()).await),
+            Body::Full(_) | Body::None | Body::Stream(_) => None,
+        };
+        response.write_head(&mut text, framed, body.as_ref().map(Bytes::len));
+        self.output.push(&text);
+        match (response.body, body) {
+            (Body::Stream(lines), _) if !head => self.stream(lines, coding).await?,
+            (_, Some(body)) if !head => self.output.share(body),
+            _ => {}
+        }
+        if close {
+            return Err(self.finish().await);
+        }
+        Ok(())
+    }
+
+    async fn body(&mut self, framing: Framing, expects: bool) -> Result<Result<Bytes, BodyError>, End> {
+        let (server, limit) = (self.server.clone(), self.server.body_bytes);
+        if framing.is_empty() {
+            return Ok(Ok(Bytes::new()));
+        }
+        let mut reader = match BodyReader::new(framing, limit) {
+            Ok(reader) => reader,
+            Err(error) => return Ok(Err(error)),
+        };
+        if expects && self.input.is_empty() {
+            self.output.push(b"HTTP/1.1 100 Continue\r\n\r\n");
+        }
+        self.flush().await?;
+        let deadline = Instant::now() + BODY_PATIENCE;
+        let (mut place, mut got) = (None, self.input.len());
+        loop {
+            match reader.take(&mut self.input, limit) {
+                Ok(Some(body)) => return Ok(Ok(body)),
+                Ok(None) => {}
+                Err(error) => return Ok(Err(error)),
+            }
+            if got > LARGE_BODY && place.is_none() {
+                let acquired = timeout_at(deadline, server.large_bodies.acquire()).await;
+                place = acquired.map_err(|_| End::TimedOut)?.ok();
+            }
+            let read = self.read(16 << 10, Some(READ_PATIENCE));
+            got += timeout_at(deadline, read).await.map_err(|_| End::TimedOut)??;
+        }
+    }
+
+    async fn refuse_body(&mut self, error: BodyError, answering: Answering) -> Result<(), End> {
+        let (status, framed) = match error {
+            BodyError::TooLarge => (413, false),
+            BodyError::Malformed => (400, false),
+            BodyError::UnknownCoding => (415, true),
+            BodyError::BadCoding => (400, true),
+        };
+        let response = Response::refusal(status, error);
+        answering.answered(status);
+        // Where the body ends is not known, so nothing can come after it.
+        self.respond(response, framed, false, Coding::Identity).await
+    }
+
+    /// Answers something that is no request, as namerd does it, and ends the connection.
+    async fn refuse(&mut self, bad: BadHead) -> End {
+        let status = match bad {
+            BadHead::Malformed => "400 Bad Request",
+            BadHead::LineTooLong => "414 Request-URI Too Long",
+            BadHead::HeadersTooLong => "431 Request Header Fields Too Large",
+        };
+        if bad == BadHead::Malformed
+            && self.requests == 0
+            && let Some(left_out) = self.server.foreign.due()
+        {
+            let guess = guess(&self.input);
+            tracing::warn!(peer = %self.peer, guess, left_out, "not HTTP/1.1: connection closed; is it the right port?");
+        }
+        self.output.print(format_args!("HTTP/1.0 {status}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"));
+        self.finish().await
+    }
+
+    /// Sends what is left and closes, so that the client gets all of it.
+    pub(super) async fn finish(&mut self) -> End {
+        if let Err(end) = self.flush().await {
+            return end;
+        }
+        let lingering = async {
+            self.io.shutdown().await?;
+            let mut read = 0;
+            while read < LINGER_BYTES {
+                self.input.clear();
+                match self.io.read_buf(&mut self.input).await? {
+                    0 => break,
+                    more => read += more,
+                }
+            }
+            io::Result::Ok(())
+        };
+        let _ = timeout(LINGER, lingering).await;
+        End::Done
+    }
+
+    /// Reads some bytes; how many.
+    async fn read(&mut self, room: usize, patience: Option<Duration>) -> Result<usize, End> {
+        self.input.reserve(room);
+        let read = match patience {
+            None => self.io.read_buf(&mut self.input).await,
+            Some(patience) => match timeout(patience, self.io.read_buf(&mut self.input)).await {
+                Ok(read) => read,
+                Err(_) => {
+                    self.server.scope.read_timed_out();
+                    return Err(End::TimedOut);
+                }
+            },
+        };
+        match read {
+            Ok(0) => Err(End::Gone(None)),
+            Ok(count) => {
+                self.traffic.received(count);
+                Ok(count)
+            }
+            Err(error) => Err(End::Gone(Some(error))),
+        }
+    }
+
+    /// Writes everything that waits. Cancel safe.
+    pub(super) async fn flush(&mut self) -> Result<(), End> {
+        self.flush_within(Some(self.server.write_timeout.unwrap_or(WRITE_PATIENCE))).await
+    }
+
+    /// Writes everything that waits; the client must read some of it within `patience`. Cancel safe.
+    pub(super) async fn flush_within(&mut self, patience: Option<Duration>) -> Result<(), End> {
+        while self.output.len() > 0 {
+            let write = self.output.write_some(&mut self.io);
+            let written = match patience {
+                None => write.await,
+                Some(patience) => match timeout(patience, write).await {
+                    Ok(written) => written,
+                    Err(_) => {
+                        self.server.scope.write_timed_out();
+                        return Err(End::TimedOut);
+                    }
+                },
+            };
+            let sent = written.map_err(|error| End::Gone(Some(error)))?;
+            self.traffic.sent(sent);
+        }
+        Ok(())
+    }
+}
+
+/// Encodes a body, a large one on a thread that may block.
+async fn encode(coding: Coding, body: Bytes) -> Bytes {
+    if coding == Coding::Identity || body.len() < BLOCKING_FROM {
+        return coding.encode(body);
+    }
+    let plain = body.clone();
+    tokio::task::spawn_blocking(move || coding.encode(body)).await.unwrap_or(plain)
+}
+
+async fn decode(name: Vec<u8>, body: Bytes, limit: usize) -> Result<Bytes, BodyError> {
+    // Even a small body may unpack to a large one.
+    tokio::task::spawn_blocking(move || coding::decode(&name, body, limit)).await.unwrap_or(Err(BodyError::BadCoding))
+}
+
+/// What a client that does not speak HTTP/1.1 probably speaks.
+fn guess(input: &[u8]) -> &'static str {
+    match input {
+        [0x16, 0x03, ..] => "TLS",
+        [b'P', b'R', b'I', b' ', ..] => "HTTP/2 (gRPC)",
+        [0, 0, ..] => "thrift or ThriftMux",
+        _ => "something else",
+    }
+}

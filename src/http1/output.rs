@@ -1,0 +1,111 @@
+//! What is on its way to the client.
+
+use std::collections::VecDeque;
+use std::fmt::Write;
+use std::io::{self, IoSlice};
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use tokio::io::{AsyncWrite, AsyncWriteExt};
+
+/// From this size on a body is not copied: thousands of watchers share it.
+const SHARED_FROM: usize = 8 << 10;
+/// At most so many pieces go out with one call.
+const PIECES: usize = 8;
+
+/// Bytes that are to be written, in order. Keeps its place when writing is interrupted.
+#[derive(Debug, Default)]
+pub(super) struct Output {
+    pieces: VecDeque<Bytes>,
+    tail: BytesMut,
+}
+
+// === impl Output ===
+
+impl Output {
+    /// Adds bytes by copying them.
+    pub(super) fn push(&mut self, bytes: &[u8]) {
+        self.tail.put_slice(bytes);
+    }
+
+    /// Adds text.
+    pub(super) fn print(&mut self, text: std::fmt::Arguments<'_>) {
+        self.tail.write_fmt(text).expect("writing to memory cannot fail");
+    }
+
+    /// Adds bytes; large ones are shared.
+    pub(super) fn share(&mut self, bytes: Bytes) {
+        if bytes.len() < SHARED_FROM {
+            return self.push(&bytes);
+        }
+        self.close_tail();
+        self.pieces.push_back(bytes);
+    }
+
+    /// How much waits.
+    pub(super) fn len(&self) -> usize {
+        self.tail.len() + self.pieces.iter().map(Bytes::len).sum::<usize>()
+    }
+
+    /// Writes some of what waits; the number of bytes. Cancel safe.
+    ///
+    /// # Errors
+    /// The client is gone.
+    pub(super) async fn write_some(&mut self, io: &mut (impl AsyncWrite + Unpin)) -> io::Result<usize> {
+        self.close_tail();
+        let mut slices = [IoSlice::new(&[]); PIECES];
+        let count = self.pieces.iter().zip(&mut slices).map(|(piece, slice)| *slice = IoSlice::new(piece)).count();
+        let mut written = io.write_vectored(&slices[..count]).await?;
+        if written == 0 && count > 0 {
+            return Err(io::ErrorKind::WriteZero.into());
+        }
+        let all = written;
+        while let Some(piece) = self.pieces.front_mut().filter(|_| written > 0) {
+            let taken = piece.len().min(written);
+            piece.advance(taken);
+            written -= taken;
+            if piece.is_empty() {
+                self.pieces.pop_front();
+            }
+        }
+        Ok(all)
+    }
+
+    fn close_tail(&mut self) {
+        if !self.tail.is_empty() {
+            self.pieces.push_back(self.tail.split().freeze());
+        }
+    }
+
+    /// Gives memory back, for a connection that is going to be quiet.
+    pub(super) fn shrink(&mut self) {
+        if self.len() == 0 {
+            *self = Self::default();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn small_and_large_pieces_keep_their_order() {
+        let (mut near, mut far) = tokio::io::duplex(1000);
+        let mut output = Output::default();
+        let large = Bytes::from(vec![b'x'; SHARED_FROM]);
+        output.push(b"a");
+        output.share(large.clone());
+        output.print(format_args!("{}", 7));
+        output.share(Bytes::from_static(b"z"));
+        let length = output.len();
+        let reader = tokio::spawn(async move {
+            let mut got = vec![0; length];
+            tokio::io::AsyncReadExt::read_exact(&mut far, &mut got).await.expect("all of it");
+            got
+        });
+        while output.len() > 0 {
+            assert!(output.write_some(&mut near).await.expect("open") > 0);
+        }
+        assert_eq!(reader.await.expect("read"), [b"a", &large[..], b"7z"].concat());
+    }
+}
