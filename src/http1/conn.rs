@@ -20,7 +20,7 @@ use super::response::Framed;
 use super::{Body, Coding, Head, Request, Response};
 use crate::runtime::{Drain, Phase, Seldom};
 use crate::store::Client;
-use crate::telemetry::{Answering, Connected, ServerScope, StreamScope};
+use crate::telemetry::{ServerStats, Traffic};
 
 /// A head that has begun must be whole after this time, a piece of a body must come within it.
 const READ_PATIENCE: Duration = Duration::from_secs(30);
@@ -66,10 +66,8 @@ pub struct Server {
     pub read_timeout: Option<Duration>,
     /// `socketOptions.writeTimeoutMs`: longest time in which a client reads nothing of what waits for it.
     pub write_timeout: Option<Duration>,
-    /// Figures of the server.
-    pub scope: ServerScope,
-    /// Figures of its streams, if it has any.
-    pub streams: Option<StreamScope>,
+    /// Metrics.
+    pub stats: ServerStats,
     /// The drain of the process.
     pub drain: Drain,
     /// The phase of the drain in which connections end.
@@ -96,15 +94,13 @@ pub(super) struct Connection<IO> {
     pub(super) server: Arc<Server>,
     pub(super) input: BytesMut,
     pub(super) output: Output,
-    traffic: Connected,
-    requests: u64,
+    traffic: Traffic,
     peer: SocketAddr,
 }
 
 /// A request whose head has been read.
 struct Asked {
     request: Request,
-    answering: Answering,
     framing: Framing,
     coding: Coding,
     alive: bool,
@@ -124,23 +120,24 @@ where
     IO: AsyncRead + AsyncWrite + Unpin + Send,
     S: Service,
 {
-    let (input, output, traffic) = (BytesMut::new(), Output::default(), server.scope.connected(false));
-    let mut connection = Connection { io, server, input, output, traffic, requests: 0, peer };
+    let (began, _connected) = (Instant::now(), server.stats.connected());
+    let (input, output, traffic) = (BytesMut::new(), Output::default(), Traffic::default());
+    let mut connection = Connection { io, server: server.clone(), input, output, traffic, peer };
     let end = connection.run(&*service).await;
-    tracing::debug!(%peer, ?end, requests = connection.requests, "connection ended");
+    tracing::debug!(%peer, ?end, requests = connection.traffic.requests, "connection ended");
+    server.stats.closed(began.elapsed(), connection.traffic);
 }
 
 // === impl Server ===
 
 impl Server {
     /// A server whose connections end at `until`.
-    pub fn new(body_bytes: usize, scope: ServerScope, drain: Drain, until: Phase) -> Self {
+    pub fn new(body_bytes: usize, stats: ServerStats, drain: Drain, until: Phase) -> Self {
         Self {
             body_bytes,
             read_timeout: None,
             write_timeout: None,
-            scope,
-            streams: None,
+            stats,
             drain,
             until,
             large_bodies: Semaphore::new(LARGE_BODIES),
@@ -201,51 +198,48 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Connection<IO> {
 
     /// Deals with a whole head: answers it from what is there, or takes it out of the buffer.
     fn step<S: Service>(&mut self, length: usize, service: &S) -> Step {
-        let client = Client(self.peer.ip());
+        let (began, client) = (Instant::now(), Client(self.peer.ip()));
         let mut slots = [httparse::EMPTY_HEADER; HEADER_SLOTS];
         let head = match Head::parse(&self.input[..length], &mut slots) {
             Ok(head) => head,
             Err(bad) => return Step::Bad(bad),
         };
-        let answering = self.server.scope.answering();
-        self.requests += 1;
-        self.traffic.request();
+        self.traffic.requests += 1;
         if head.is_plain_get()
             && self.server.drain.phase() < self.server.until
             && let Some(answer) = service.prepared(&head, client)
         {
             self.output.share(answer);
             self.input.advance(length);
-            answering.answered(200);
+            self.server.stats.answered(200, began.elapsed());
             return Step::Answered;
         }
         let framing = match head.framing() {
             Ok(framing) => framing,
-            Err(bad) => {
-                answering.answered(400);
-                return Step::Bad(bad);
-            }
+            Err(bad) => return Step::Bad(bad),
         };
         let request = Request::new(&head, client);
         let coding = request.coding();
         let (alive, head_only) = (head.keeps_alive(), head.method == "HEAD");
         let expects = head.header("expect").is_some_and(|value| value.eq_ignore_ascii_case(b"100-continue"));
         self.input.advance(length);
-        Step::Asked(Box::new(Asked { request, answering, framing, coding, alive, head: head_only, expects }))
+        Step::Asked(Box::new(Asked { request, framing, coding, alive, head: head_only, expects }))
     }
 
     async fn handle<S: Service>(&mut self, asked: Asked, service: &S) -> Result<(), End> {
-        let Asked { mut request, answering, framing, coding, alive, head, expects } = asked;
+        let Asked { mut request, framing, coding, alive, head, expects } = asked;
+        let _handling = self.server.stats.handling();
         match self.body(framing, expects).await? {
             Ok(body) => request.body = body,
-            Err(error) => return self.refuse_body(error, answering).await,
+            Err(error) => return self.refuse_body(error).await,
         }
         if let Some(name) = request.header("content-encoding").filter(|_| !request.body.is_empty()) {
             match decode(name.to_vec(), request.body.clone(), self.server.body_bytes).await {
                 Ok(body) => request.body = body,
-                Err(error) => return self.refuse_body(error, answering).await,
+                Err(error) => return self.refuse_body(error).await,
             }
         }
+        let began = Instant::now();
         let mut call = Box::pin(service.call(request));
         let response = match call.as_mut().now_or_never() {
             Some(response) => response,
@@ -254,7 +248,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Connection<IO> {
                 self.wait_for(call).await?
             }
         };
-        answering.answered(response.status);
+        self.server.stats.answered(response.status, began.elapsed());
         self.respond(response, alive, head, coding).await
     }
 
@@ -337,7 +331,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Connection<IO> {
         }
     }
 
-    async fn refuse_body(&mut self, error: BodyError, answering: Answering) -> Result<(), End> {
+    async fn refuse_body(&mut self, error: BodyError) -> Result<(), End> {
         let (status, framed) = match error {
             BodyError::TooLarge => (413, false),
             BodyError::Malformed => (400, false),
@@ -345,7 +339,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Connection<IO> {
             BodyError::BadCoding => (400, true),
         };
         let response = Response::refusal(status, error);
-        answering.answered(status);
+        self.server.stats.answered(status, Duration::ZERO);
         // Where the body ends is not known, so nothing can come after it.
         self.respond(response, framed, false, Coding::Identity).await
     }
@@ -358,7 +352,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Connection<IO> {
             BadHead::HeadersTooLong => "431 Request Header Fields Too Large",
         };
         if bad == BadHead::Malformed
-            && self.requests == 0
+            && self.traffic.requests == 0
             && let Some(left_out) = self.server.foreign.due()
         {
             let guess = guess(&self.input);
@@ -397,7 +391,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Connection<IO> {
             Some(patience) => match timeout(patience, self.io.read_buf(&mut self.input)).await {
                 Ok(read) => read,
                 Err(_) => {
-                    self.server.scope.read_timed_out();
+                    self.server.stats.read_timed_out();
                     return Err(End::TimedOut);
                 }
             },
@@ -405,7 +399,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Connection<IO> {
         match read {
             Ok(0) => Err(End::Gone(None)),
             Ok(count) => {
-                self.traffic.received(count);
+                self.moved(Traffic { received: count as u64, ..Traffic::default() });
                 Ok(count)
             }
             Err(error) => Err(End::Gone(Some(error))),
@@ -426,15 +420,21 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Connection<IO> {
                 Some(patience) => match timeout(patience, write).await {
                     Ok(written) => written,
                     Err(_) => {
-                        self.server.scope.write_timed_out();
+                        self.server.stats.write_timed_out();
                         return Err(End::TimedOut);
                     }
                 },
             };
             let sent = written.map_err(|error| End::Gone(Some(error)))?;
-            self.traffic.sent(sent);
+            self.moved(Traffic { sent: sent as u64, ..Traffic::default() });
         }
         Ok(())
+    }
+
+    fn moved(&mut self, more: Traffic) {
+        self.traffic.received += more.received;
+        self.traffic.sent += more.sent;
+        self.server.stats.moved(more);
     }
 }
 

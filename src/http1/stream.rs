@@ -6,13 +6,12 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use futures_util::{FutureExt, StreamExt};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::coding::StreamCoder;
 use super::conn::{Connection, End};
 use super::{Coding, Lines};
 use crate::runtime::Phase;
-use crate::telemetry::StreamScope;
 
 /// What a client that does not read gets to read on when the process is going.
 const LAST_CHANCE: Duration = Duration::from_secs(2);
@@ -21,11 +20,9 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Connection<IO> {
     /// Sends the head, which is in the output already, and then each line as it comes, until the client goes, the
     /// drain ends streams or there are no more lines.
     pub(super) async fn stream(&mut self, lines: Lines, coding: Coding) -> Result<(), End> {
-        let streaming = self.server.streams.as_ref().map(StreamScope::opened);
+        let (opened, _open) = (Instant::now(), self.server.stats.stream_opened());
         let ended = self.send_lines(lines, coding.stream()).await;
-        if let (Err(_), Some(streaming)) = (&ended, streaming) {
-            streaming.broken_off();
-        }
+        self.server.stats.stream_closed(opened.elapsed(), ended.is_err());
         ended
     }
 

@@ -13,7 +13,7 @@ use tokio_stream::wrappers::UnboundedReceiverStream;
 use super::*;
 use crate::runtime::{Drain, Phase};
 use crate::store::Client;
-use crate::telemetry::{Legacy, ServerScope, StreamScope};
+use crate::telemetry::{Legacy, ServerStats};
 
 /// Answers with what it was asked; `/never` never answers; `/stream` is fed by the test; `/fail` fails.
 struct Echo {
@@ -62,11 +62,11 @@ impl Talk {
         let (client, far) = tokio::io::duplex(window);
         let (feed, lines) = mpsc::unbounded_channel();
         let (drain, tree) = (Drain::new(), Legacy::default());
-        let mut settings = Server::new(1000, ServerScope::new(tree.scope("s")), drain.clone(), Phase::Close);
-        settings.streams = Some(StreamScope::new(&tree.scope("s")));
+        let stats = ServerStats::with_streams(tree.scope("s"));
+        let settings = Arc::new(Server::new(1000, stats, drain.clone(), Phase::Close));
         let service = Arc::new(Echo { lines: parking_lot::Mutex::new(Some(lines)) });
         let peer = SocketAddr::from(([192, 0, 2, 1], 4321));
-        let server = tokio::spawn(serve(far, peer, service, Arc::new(settings)));
+        let server = tokio::spawn(serve(far, peer, service, settings));
         Self { client, feed: Some(feed), server, drain, tree }
     }
 
