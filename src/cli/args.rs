@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::builder::PossibleValuesParser;
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use super::flags::LOG_LEVELS;
 use crate::name::{Dtab, Path};
@@ -32,9 +32,21 @@ pub(super) struct Cli {
     /// What is logged (`-log.level` in namerd).
     #[arg(long, value_name = "LEVEL", default_value = "INFO", value_parser = PossibleValuesParser::new(LOG_LEVELS))]
     pub(super) log_level: String,
+    /// How log lines look.
+    #[arg(long, value_name = "FORMAT", value_enum, default_value_t = LogFormat::Text)]
+    pub(super) log_format: LogFormat,
     /// What to do instead of serving.
     #[command(subcommand)]
     pub(super) command: Option<Command>,
+}
+
+/// How log lines look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum LogFormat {
+    /// For people.
+    Text,
+    /// One JSON object a line.
+    Json,
 }
 
 /// What rosterd does besides serving.

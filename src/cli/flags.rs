@@ -19,7 +19,7 @@ pub const SUBCOMMANDS: &[&str] =
     &["check", "version", "healthcheck", "dtab", "bind", "resolve", "delegate", "watch", "help"];
 
 /// Flags of rosterd, in front of a configuration or a subcommand, that take a value.
-const VALUED: &[&str] = &["--with", "--log-level", "--server"];
+const VALUED: &[&str] = &["--with", "--log-level", "--log-format", "--server"];
 
 /// Values of `-log.level`.
 pub const LOG_LEVELS: &[&str] = &["OFF", "FATAL", "CRITICAL", "ERROR", "WARNING", "INFO", "DEBUG", "TRACE", "ALL"];

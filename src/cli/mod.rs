@@ -84,7 +84,7 @@ fn install_crypto() {
 }
 
 fn dispatch(cli: Cli, output: &mut Output<'_>) -> Result<(), Failure> {
-    let Cli { config, with, validate, log_level: _, command } = cli;
+    let Cli { config, with, validate, log_level: _, log_format: _, command } = cli;
     let command = match (command, config) {
         (Some(command), _) => command,
         (None, Some(config)) if validate => return check::run(&config, with.as_deref(), false, output),
