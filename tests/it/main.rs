@@ -2,6 +2,7 @@
 
 mod cases;
 mod configs;
+mod docs;
 mod fuzz_entries;
 mod name_values;
 mod tables;
