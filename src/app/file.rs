@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 
-use super::with;
+use super::{shown, with};
 use crate::admin::AdminConfig;
 use crate::config::tree::{self, Node, Value};
 use crate::config::{Fields, Kind, OwnKeys, Problems, Report, Warning};
@@ -30,6 +30,8 @@ pub struct Config {
     pub telemetry: Vec<TelemeterBlock>,
     /// The keys that only rosterd has.
     pub own: OwnKeys,
+    /// All keys as JSON, secrets masked: what `/config.json` shows.
+    pub shown: serde_json::Value,
 }
 
 impl Config {
@@ -83,7 +85,8 @@ impl Config {
             fields.section("interpreter", "the interpreter", |fields| {
                 Kind::choose(fields, "interpreter", INTERPRETERS)?.reader(fields)?(fields)
             });
-            Some(Self { admin, storage: storage?, namers, interfaces: interfaces?, telemetry, own })
+            let shown = shown::show(root);
+            Some(Self { admin, storage: storage?, namers, interfaces: interfaces?, telemetry, own, shown })
         })
     }
 }

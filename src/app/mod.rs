@@ -2,6 +2,7 @@
 
 mod file;
 mod parts;
+mod shown;
 mod with;
 
 pub use file::Config;

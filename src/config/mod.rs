@@ -25,7 +25,7 @@ pub use fields::{Fields, nearest};
 pub use kind::{Kind, KindState};
 pub use own::{Drain, Fixes, IpFamilies, Ledger, OwnKeys, OwnLimits, Peer};
 pub use report::{Problem, Problems, Report, Warning};
-pub use secret::Secret;
+pub use secret::{Secret, is_secret_key};
 pub use socket::SocketOptions;
 pub use source::{FileId, Span};
 pub use tls::{ClientAuth, ClientTls, ServerTls, Validation};

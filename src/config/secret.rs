@@ -35,8 +35,9 @@ impl FromNode for Secret {
     }
 }
 
-/// Whether the value of this key is a secret: its text is masked when the line is quoted in a message.
-pub(super) fn is_secret_key(key: &str) -> bool {
+/// Whether the value of this key is a secret: its text is masked wherever the configuration is shown.
+#[must_use]
+pub fn is_secret_key(key: &str) -> bool {
     matches!(key, "token" | "auth" | "password" | "secret")
 }
 
