@@ -13,6 +13,7 @@ mod health;
 mod load;
 mod lookup;
 mod output;
+mod reader;
 mod serve;
 #[cfg(test)]
 mod testing;
@@ -24,7 +25,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use clap::error::ErrorKind;
 
-use args::{Cli, Command};
+use args::{Cli, Command, DtabCommand};
 use failure::Failure;
 use lookup::Question;
 use output::Output;
@@ -95,11 +96,14 @@ fn dispatch(cli: Cli, output: &mut Output<'_>) -> Result<(), Failure> {
         Command::Check(args) => check::run(&args.config, args.with.as_deref(), args.json, output),
         Command::Version { json } => version(json, output),
         Command::Healthcheck(args) => ask(health::run(args, output)),
+        Command::Dtab(args) if matches!(args.command, DtabCommand::Watch { .. }) => {
+            ask(while_read(dtab::run(args, output)))
+        }
         Command::Dtab(args) => ask(dtab::run(args, output)),
         Command::Bind(args) => ask(lookup::ask(Question::Bind, args, output)),
         Command::Resolve(args) => ask(lookup::ask(Question::Resolve, args, output)),
         Command::Delegate(args) => ask(lookup::ask(Question::Delegate, args, output)),
-        Command::Watch(args) => ask(lookup::watch(args, output)),
+        Command::Watch(args) => ask(while_read(lookup::watch(args, output))),
     }
 }
 
@@ -111,6 +115,14 @@ fn ask(command: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure
     // A name look-up that hangs does not hold up the end.
     runtime.shutdown_background();
     result
+}
+
+/// Runs a command that would go on for ever, until nobody reads what it says.
+async fn while_read(command: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
+    tokio::select! {
+        result = command => result,
+        () = reader::gone(io::stdout()) => Ok(()),
+    }
 }
 
 fn version(json: bool, output: &mut Output<'_>) -> Result<(), Failure> {

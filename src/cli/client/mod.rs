@@ -20,8 +20,6 @@ use retry::Retry;
 pub(super) use url::Target;
 
 const CONNECT: Duration = Duration::from_secs(5);
-/// Longer than a server waits for its backends (30 s), so that its reason arrives.
-const ANSWER: Duration = Duration::from_secs(35);
 /// Between probes of a silent watch, so that a vanished server is noticed.
 const KEEPALIVE: Duration = Duration::from_secs(15);
 /// Bytes taken of one answer, or of one line of a watch: a dtab of the greatest size, with room for JSON.
@@ -34,15 +32,24 @@ pub(super) struct Port {
     pub(super) what: &'static str,
     /// How to name another address.
     pub(super) option: &'static str,
+    /// How long to wait for an answer.
+    pub(super) patience: Duration,
 }
 
 impl Port {
     /// The HTTP controller.
-    pub(super) const CONTROLLER: Self =
-        Self { what: "the HTTP controller (4180 by default)", option: "--server URL or ROSTERD_SERVER" };
-    /// The admin server.
-    pub(super) const ADMIN: Self =
-        Self { what: "the admin server (9991 by default)", option: "--admin URL or ROSTERD_ADMIN" };
+    pub(super) const CONTROLLER: Self = Self {
+        what: "the HTTP controller (4180 by default)",
+        option: "--server URL or ROSTERD_SERVER",
+        // Longer than a server waits for its backends (30 s), so that its reason arrives.
+        patience: Duration::from_secs(35),
+    };
+    /// The admin server, which waits for nothing.
+    pub(super) const ADMIN: Self = Self {
+        what: "the admin server (9991 by default)",
+        option: "--admin URL or ROSTERD_ADMIN",
+        patience: Duration::from_secs(5),
+    };
 }
 
 /// One server.
@@ -129,7 +136,7 @@ impl Client {
     pub(super) async fn watch(&self, target: &Target) -> Result<Lines, ClientError> {
         let url = self.url(target);
         let request = self.http.get(&url).header(ACCEPT, "application/json");
-        let response = tokio::time::timeout(ANSWER, request.send())
+        let response = tokio::time::timeout(self.port.patience, request.send())
             .await
             .map_err(|_| self.slow(target))?
             .map_err(|error| self.failed(target, &error))?;
@@ -154,7 +161,7 @@ impl Client {
             let response = request.send().await.map_err(|error| self.failed(target, &error))?;
             self.read(method, target, response).await
         };
-        tokio::time::timeout(ANSWER, answer).await.unwrap_or_else(|_| Err(self.slow(target)))
+        tokio::time::timeout(self.port.patience, answer).await.unwrap_or_else(|_| Err(self.slow(target)))
     }
 
     /// The whole answer; a refusal is an error.
@@ -190,7 +197,7 @@ impl Client {
     }
 
     fn slow(&self, target: &Target) -> ClientError {
-        ClientError::Slow { url: self.url(target), seconds: ANSWER.as_secs() }
+        ClientError::Slow { url: self.url(target), seconds: self.port.patience.as_secs() }
     }
 
     fn nonsense(&self, target: &Target, expected: &'static str, reason: &str) -> ClientError {
