@@ -313,6 +313,9 @@ impl Keeper {
             let listed = matches!(finding, Finding::Names(_));
             tracked.not_before = now + if listed { (took * LIST_REST).max(SPACING) } else { SPACING };
             if root_failure.is_none() {
+                if trail.unwatched && !tracked.unwatched {
+                    self.next_poll = self.next_poll.min(now + self.settings.blind_poll);
+                }
                 tracked.unwatched = trail.unwatched;
                 unused.extend(self.interest.replace(id, &tracked.places, &trail.places));
                 tracked.places = trail.places;
@@ -375,10 +378,10 @@ impl Keeper {
         } else if is_watch_limit(error) {
             tracing::warn!(
                 directory,
-                "no more watches; polling files every second or so. Raise fs.inotify.max_user_watches"
+                "no more watches; polling files twice a second. Raise fs.inotify.max_user_watches"
             );
         } else {
-            tracing::warn!(directory, %error, "cannot watch, polling files every second or so");
+            tracing::warn!(directory, %error, "cannot watch, polling files twice a second");
         }
     }
 

@@ -65,7 +65,7 @@ struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { notices: true, poll: Duration::from_secs(5), blind_poll: Duration::from_secs(1) }
+        Self { notices: true, poll: Duration::from_secs(5), blind_poll: Duration::from_millis(500) }
     }
 }
 

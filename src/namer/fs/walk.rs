@@ -63,10 +63,12 @@ struct Step {
 enum StepKind {
     /// An element of the name that was asked for; watched.
     Element,
-    /// The end of a link; watched, since links are swapped by replacing what they lead to, too.
+    /// The end of what a link says; watched.
     End,
-    /// Watched only if it is a link itself, or the last step.
-    Passed,
+    /// On the way to that; watched if the system allows it.
+    Link,
+    /// On the way to the root directory; watched if it is a link, or the last step.
+    Root,
 }
 
 impl Walker {
@@ -79,7 +81,7 @@ impl Walker {
     /// # Errors
     /// Whatever the system says, apart from "nothing there".
     pub(super) fn root(&mut self, root: &Path, trail: &mut Trail) -> Result<Target, Failure> {
-        self.walk(PathBuf::from("/"), steps(root), trail)
+        self.walk(PathBuf::from("/"), steps(root, StepKind::Root), trail)
     }
 
     /// Follows the elements of a name, each of which is one step down.
@@ -110,11 +112,17 @@ impl Walker {
                 at.pop();
                 continue;
             }
-            if kind != StepKind::Passed || steps.is_empty() {
-                // Watched before it is looked at: a change in between is noticed.
-                let wd = self.depend(&at, Some(name.as_bytes()), trail);
-                if kind == StepKind::Element {
-                    trail.home = wd;
+            // Watched before it is looked at: a change in between is noticed.
+            match kind {
+                StepKind::Element => trail.home = self.depend(&at, Some(name.as_bytes()), trail),
+                StepKind::Root if !steps.is_empty() => {}
+                StepKind::End | StepKind::Root => {
+                    self.depend(&at, Some(name.as_bytes()), trail);
+                }
+                StepKind::Link => {
+                    let before = (trail.unwatched, self.refused.take());
+                    self.depend(&at, Some(name.as_bytes()), trail);
+                    (trail.unwatched, self.refused) = before;
                 }
             }
             let next = at.join(&name);
@@ -195,17 +203,17 @@ pub(super) fn is_absent(error: &io::Error) -> bool {
         || [errno(Errno::LOOP), errno(Errno::NAMETOOLONG)].contains(&error.raw_os_error())
 }
 
-fn steps(path: &Path) -> VecDeque<Step> {
+fn steps(path: &Path, kind: StepKind) -> VecDeque<Step> {
     let named = path.components().filter_map(|component| match component {
         Component::Normal(name) => Some(name),
         Component::ParentDir => Some(OsStr::new("..")),
         Component::RootDir | Component::CurDir | Component::Prefix(_) => None,
     });
-    named.map(|name| Step { name: name.to_owned(), kind: StepKind::Passed }).collect()
+    named.map(|name| Step { name: name.to_owned(), kind }).collect()
 }
 
 fn steps_of_link(target: &Path) -> VecDeque<Step> {
-    let mut steps = steps(target);
+    let mut steps = steps(target, StepKind::Link);
     if let Some(end) = steps.back_mut() {
         end.kind = StepKind::End;
     }

@@ -3,6 +3,7 @@
 mod names;
 mod places;
 mod service;
+mod storms;
 mod writing;
 
 use std::fs;
