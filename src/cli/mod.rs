@@ -15,6 +15,7 @@ mod lookup;
 mod output;
 mod reader;
 mod serve;
+mod shell;
 #[cfg(test)]
 mod testing;
 

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path as FilePath, PathBuf};
+use std::path::PathBuf;
 
 use http::StatusCode;
 use tokio::process::Command;
@@ -15,6 +15,7 @@ use super::{Stored, changes, done, fetch, target, text};
 use crate::cli::client::Client;
 use crate::cli::failure::Failure;
 use crate::cli::output::Output;
+use crate::cli::shell::quoted;
 
 pub(super) async fn run(client: &Client, namespace: &str, json: bool, output: &mut Output<'_>) -> Result<(), Failure> {
     let editor = ["VISUAL", "EDITOR"].iter().filter_map(|name| std::env::var(name).ok()).find(|text| !text.is_empty());
@@ -157,20 +158,11 @@ impl Draft {
 
     /// A failure after which the text is still wanted.
     fn kept(self, what: impl std::fmt::Display, namespace: &str, version: Option<&str>) -> Failure {
-        let file = quoted(&self.path);
+        let file = quoted(&self.path.display().to_string());
         let version = version.unwrap_or("VERSION");
         Failure::Text(format!(
             "{what}\nYour text is in {file}. Once it is right: rosterd dtab put {} {file} --if-match {version}",
-            quoted(FilePath::new(namespace)),
+            quoted(namespace),
         ))
     }
-}
-
-/// An argument as a shell takes it.
-fn quoted(path: &FilePath) -> String {
-    let text = path.display().to_string();
-    if text.chars().all(|char| char.is_ascii_alphanumeric() || "/._-%+=:@".contains(char)) {
-        return text;
-    }
-    format!("'{}'", text.replace('\'', r"'\''"))
 }

@@ -13,6 +13,7 @@ use super::args::{DtabArgs, DtabCommand};
 use super::client::{Client, ClientError, Port, Target};
 use super::failure::Failure;
 use super::output::Output;
+use super::shell::quoted;
 
 pub(super) use text::{Entry, changes, pretty};
 
@@ -118,23 +119,25 @@ fn missing(client: &Client, namespace: &str, error: ClientError) -> Failure {
     }
     Failure::other(format_args!(
         "there is no namespace {namespace} on {}; `rosterd dtab list` shows those there are, `rosterd dtab create \
-         {namespace} FILE` makes it",
-        client.address()
+         {} FILE` makes it",
+        client.address(),
+        quoted(namespace)
     ))
 }
 
 /// What refuses a write, in words.
 fn refused(client: &Client, namespace: &str, file: &FilePath, version: Option<&str>, error: ClientError) -> Failure {
-    let (server, file) = (client.address(), file.display());
+    let (server, name) = (client.address(), quoted(namespace));
     match &error {
         ClientError::Refused { status: StatusCode::CONFLICT, .. } => Failure::other(format_args!(
-            "the namespace {namespace} is already on {server}; `rosterd dtab put {namespace} {file}` replaces its dtab"
+            "the namespace {namespace} is already on {server}; `rosterd dtab put {name} {}` replaces its dtab",
+            quoted(&file.display().to_string())
         )),
         ClientError::Refused { status: StatusCode::PRECONDITION_FAILED, version: current, .. } => {
             let now = current.as_ref().map_or(String::new(), |current| format!("; it is at {current} now"));
             Failure::other(format_args!(
                 "the dtab of {namespace} on {server} is no longer at version {}{now}: nothing was changed. Look at it \
-                 with `rosterd dtab get {namespace}`, then put again with its version",
+                 with `rosterd dtab get {name}`, then put again with its version",
                 version.unwrap_or("(none)")
             ))
         }

@@ -10,6 +10,7 @@ use super::args::Lookup;
 use super::client::{Answer, Client, Port, Target};
 use super::failure::Failure;
 use super::output::Output;
+use super::shell::quoted;
 
 /// Which question to ask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,9 +40,12 @@ pub(super) async fn ask(question: Question, lookup: Lookup, output: &mut Output<
         Question::Resolve => {
             let addr: Addr = answer.json("an address set")?;
             if addr == Addr::Neg {
+                let dtab = lookup.dtab.as_ref().map(|dtab| format!(" --dtab {}", quoted(dtab))).unwrap_or_default();
                 output.say(format_args!(
-                    "{} has no addresses; `rosterd delegate {} {}` shows why",
-                    lookup.path, lookup.namespace, lookup.path
+                    "{} has no addresses; `rosterd delegate {} {}{dtab}` shows why",
+                    lookup.path,
+                    quoted(&lookup.namespace),
+                    quoted(&lookup.path)
                 ));
             }
             draw::addresses(&addr)
