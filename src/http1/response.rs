@@ -7,7 +7,6 @@ use std::pin::Pin;
 
 use bytes::Bytes;
 use futures_util::Stream;
-use smallvec::SmallVec;
 
 use super::Coding;
 
@@ -24,8 +23,8 @@ pub struct Response {
     pub status: u16,
     /// What follows the head.
     pub body: Body,
-    headers: SmallVec<[Header; 2]>,
-    last_headers: SmallVec<[Header; 1]>,
+    headers: Vec<Header>,
+    last_headers: Vec<Header>,
     close: bool,
 }
 
@@ -55,7 +54,7 @@ pub(super) struct Framed {
 impl Response {
     /// An answer without a body and without a length.
     pub fn new(status: u16) -> Self {
-        let (headers, last_headers) = (SmallVec::new(), SmallVec::new());
+        let (headers, last_headers) = (Vec::new(), Vec::new());
         Self { status, body: Body::None, headers, last_headers, close: false }
     }
 

@@ -4,13 +4,18 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use super::http::HttpControllerConfig;
+use super::{Core, Serving};
 use crate::config::tree::Node;
 use crate::config::{Fields, Kind, Port, Report, ServerTls, SocketOptions};
+use crate::runtime::{Endpoint, Listener};
 
 /// The `kind`-specific part of an element of `interfaces:`.
 pub trait InterfaceConfig: fmt::Debug + Send + Sync {
     /// The port if the element gives none.
     fn default_port(&self) -> u16;
+
+    /// Serves what comes to `listener`, until the drain ends it. `kind` is the interface's name in metrics.
+    fn serve(&self, core: &Core, kind: &'static str, listener: Listener) -> Serving;
 }
 
 /// All kinds of interfaces. A new one is a new folder and a line here.
@@ -51,6 +56,22 @@ impl InterfaceBlock {
             let address = SocketAddr::new(ip, port.unwrap_or_else(|| config.default_port()));
             Some(Self { kind: kind.name, address, socket_options, tls, config })
         })
+    }
+
+    /// Where it is to listen; `place` is that of the element in the list.
+    #[must_use]
+    pub fn endpoint(&self, place: usize) -> Endpoint {
+        Endpoint {
+            what: format!("{} interface", self.kind),
+            key: format!("interfaces[{place}]"),
+            address: self.address,
+            options: self.socket_options.clone(),
+        }
+    }
+
+    /// Serves what comes to `listener`, until the drain ends it.
+    pub fn serve(&self, core: &Core, listener: Listener) -> Serving {
+        self.config.serve(core, self.kind, listener)
     }
 }
 

@@ -122,6 +122,11 @@ impl Listener {
         self.address
     }
 
+    /// The options that its connections have.
+    pub fn options(&self) -> &SocketOptions {
+        &self.options
+    }
+
     /// What is served there.
     pub fn what(&self) -> &str {
         &self.what

@@ -196,6 +196,13 @@ where
         Ok(observer)
     }
 
+    /// Pins the entry of `key` if there is one; makes none.
+    pub fn get(&self, key: &K) -> Option<Observer<V>> {
+        let inner = &*self.inner;
+        let entries = inner.shards[inner.hasher.hash_one(key) as usize % SHARDS].lock();
+        entries.get(key).map(|entry| inner.pin(entry, Duration::ZERO))
+    }
+
     /// Figures for metrics and pages.
     pub fn usage(&self) -> Usage {
         Usage {

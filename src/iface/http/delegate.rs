@@ -1,0 +1,113 @@
+//! `/api/1/delegate` and the admin server's `/dtab/delegator.json`: how a name is looked up, step by step.
+
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+
+use super::params::Params;
+use super::{json, question};
+use crate::http1::{Request, Response};
+use crate::interpreter::{DelegateRequest, Interpreter};
+use crate::name::{Dtab, Limits, NameTree, Path};
+use crate::store::{Client, Unanswered};
+
+/// How long a delegation may take.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// What the handler without a namespace in its path uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Uses {
+    /// The stored dtab of the namespace that is named; the configured namers always. (`/api/1/delegate`)
+    StoredDtab,
+    /// Never a stored dtab; the configured namers if any namespace is named. (`/dtab/delegator.json`)
+    RequestsDtab,
+}
+
+/// What is to be explained.
+struct Asked {
+    namespace: Option<String>,
+    dtab: Dtab,
+    path: Path,
+}
+
+/// Explains `path` in a namespace. `exact`: the weights of the request's own dtab are not rounded.
+pub(super) async fn in_namespace(
+    interpreter: &dyn Interpreter,
+    client: Client,
+    namespace: &str,
+    path: Path,
+    params: &Params,
+    limits: &Limits,
+    exact: bool,
+) -> Response {
+    let dtab = match question::dtab(params, limits) {
+        Ok(dtab) if exact => dtab,
+        // namerd prints the dtab and reads it again, which rounds weights to two decimals.
+        Ok(dtab) => Dtab::parse_with(&dtab.to_string(), limits).unwrap_or(dtab),
+        Err(response) => return response,
+    };
+    explain(interpreter, client, Asked { namespace: Some(namespace.to_owned()), dtab, path }, true).await
+}
+
+/// Explains what the parameters (GET) or the body (POST) of a request say.
+pub async fn by_request(interpreter: &dyn Interpreter, request: &Request, limits: &Limits, uses: Uses) -> Response {
+    let asked = match request.method() {
+        "GET" => by_params(&Params::of(request), limits),
+        "POST" if request.header("content-type") == Some(b"application/json") => by_body(&request.body, limits),
+        "POST" => return Response::with_body(415, ""),
+        _ => return Response::with_body(405, ""),
+    };
+    let asked = match asked {
+        Ok(asked) => asked,
+        Err(reason) => return Response::with_body(400, reason),
+    };
+    match uses {
+        Uses::StoredDtab => explain(interpreter, request.client, asked, true).await,
+        Uses::RequestsDtab => {
+            let with_namers = asked.namespace.is_some();
+            explain(interpreter, request.client, Asked { namespace: None, ..asked }, with_namers).await
+        }
+    }
+}
+
+async fn explain(interpreter: &dyn Interpreter, client: Client, asked: Asked, with_namers: bool) -> Response {
+    let request = DelegateRequest {
+        client,
+        namespace: asked.namespace,
+        local: asked.dtab,
+        tree: NameTree::Leaf(asked.path),
+        with_addresses: true,
+        with_namers,
+    };
+    match interpreter.delegate(request, PATIENCE).await {
+        // No newline behind it, as in namerd.
+        Ok(delegation) => {
+            Response::with_body(200, json::delegation(&delegation.tree)).header("Content-Type", "application/json")
+        }
+        Err(Unanswered::TimedOut { .. }) => Response::with_body(503, "Request timed out."),
+        Err(Unanswered::Failed(reason)) => Response::failure(reason),
+    }
+}
+
+fn by_params(params: &Params, limits: &Limits) -> Result<Asked, String> {
+    let path = params.get("path").ok_or("Invalid path: missing")?;
+    asked(params.get("namespace"), params.get("dtab").unwrap_or_default(), path, limits)
+}
+
+/// `{"namespace":…?,"dtab":…,"path":…}`; other keys and what follows are passed over.
+fn by_body(body: &[u8], limits: &Limits) -> Result<Asked, String> {
+    let malformed = || format!("Malformed delegation request: {}", String::from_utf8_lossy(body));
+    let mut values = serde_json::Deserializer::from_slice(body).into_iter::<Map<String, Value>>();
+    let fields = values.next().and_then(Result::ok).ok_or_else(malformed)?;
+    let text = |key: &str| fields.get(key).and_then(Value::as_str);
+    let (Some(dtab), Some(path)) = (text("dtab"), text("path")) else { return Err(malformed()) };
+    asked(text("namespace"), dtab, path, limits)
+}
+
+fn asked(namespace: Option<&str>, dtab: &str, path: &str, limits: &Limits) -> Result<Asked, String> {
+    Ok(Asked {
+        namespace: namespace.map(str::to_owned),
+        path: Path::parse_with(path, limits).map_err(|error| format!("Invalid path: {error}"))?,
+        dtab: Dtab::parse_with(dtab, limits).map_err(|error| format!("Invalid dtab: {error}"))?,
+    })
+}

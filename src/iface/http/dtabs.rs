@@ -1,0 +1,147 @@
+//! `/api/1/dtabs`: reading and writing dtabs.
+
+use std::sync::Arc;
+
+use super::encoded::Form;
+use super::media::{BadDtab, Media, swallowed_entries};
+use super::once::{PATIENCE, unanswered};
+use super::params::Params;
+use super::question::no_room;
+use super::{Api, json, version};
+use crate::http1::{Request, Response};
+use crate::name::Dtab;
+use crate::storage::{StorageError, VersionedDtab};
+use crate::store::{Standing, State, Watch};
+
+/// Reading a body larger than this is not done on the runtime's own threads.
+const BLOCKING_FROM: usize = 256 << 10;
+
+impl Api {
+    /// The names of all namespaces. Every method does.
+    pub(super) async fn list(&self, params: &Params) -> Response {
+        if params.watch() {
+            return Response::stream(self.list_lines()).header("Content-Type", "application/json");
+        }
+        match self.stored(self.storage.namespaces(), true).await {
+            Ok((names, version)) => {
+                let body = self.encoded.get(Form::List, &[version], || json::strings(&*names));
+                Response::with_body(200, body).header("Content-Type", "application/json")
+            }
+            Err(response) => response,
+        }
+    }
+
+    /// One namespace.
+    pub(super) async fn dtab(&self, namespace: &str, request: &Request, params: &Params) -> Response {
+        let answer = match request.method() {
+            "GET" if params.watch() => {
+                let media = Media::accepted(request);
+                let lines = self.dtab_lines(request.client, namespace, media);
+                lines.map(|lines| Response::stream(lines).header("Content-Type", media.name()))
+            }
+            "GET" => self.read(namespace, request).await,
+            "HEAD" => self.head(namespace, request).await,
+            "POST" => self.create(namespace, request).await,
+            "PUT" => self.put(namespace, request).await,
+            "DELETE" => self.storage.delete(namespace, None).await.map(|()| Response::new(204)).map_err(refused),
+            _ => Ok(Response::with_body(404, "")),
+        };
+        answer.unwrap_or_else(|response| response)
+    }
+
+    async fn read(&self, namespace: &str, request: &Request) -> Result<Response, Response> {
+        let watch = self.storage.dtab(request.client, namespace).map_err(no_room)?;
+        let (stored, cell_version) = self.stored(watch, false).await?;
+        let Some(stored) = &*stored else { return Ok(Response::with_body(404, "")) };
+        let media = Media::accepted(request);
+        let body = self.encoded.get(Form::Dtab(media), &[cell_version], || media.text(stored.dtab()));
+        Ok(Response::with_body(200, body)
+            .header("Etag", version::show(stored.version()))
+            .header("Content-Type", media.name()))
+    }
+
+    async fn head(&self, namespace: &str, request: &Request) -> Result<Response, Response> {
+        let watch = self.storage.dtab(request.client, namespace).map_err(no_room)?;
+        let (stored, _) = self.stored::<Option<VersionedDtab>>(watch, false).await?;
+        Ok(match &*stored {
+            Some(stored) => Response::new(200).header("Etag", version::show(stored.version())),
+            None => Response::new(404),
+        })
+    }
+
+    async fn create(&self, namespace: &str, request: &Request) -> Result<Response, Response> {
+        let dtab = self.dtab_in(request).await?;
+        self.storage.create(namespace, dtab).await.map_err(refused)?;
+        Ok(written(namespace, request))
+    }
+
+    async fn put(&self, namespace: &str, request: &Request) -> Result<Response, Response> {
+        let expected = request.header("if-match").map(version::read).transpose();
+        let expected = expected.map_err(|reason| Response::refusal(400, reason))?;
+        let dtab = self.dtab_in(request).await?;
+        match expected {
+            Some(expected) => self.storage.update(namespace, dtab, &expected).await.map_err(refused)?,
+            None => self.storage.put(namespace, dtab).await.map_err(refused)?,
+        };
+        Ok(written(namespace, request))
+    }
+
+    async fn dtab_in(&self, request: &Request) -> Result<Dtab, Response> {
+        let limits = self.limits.names;
+        let read = if request.body.len() < BLOCKING_FROM {
+            Media::read(request, &limits)
+        } else {
+            let request = request.clone();
+            let reading = tokio::task::spawn_blocking(move || Media::read(&request, &limits));
+            reading.await.unwrap_or_else(|_| Err(BadDtab::Text("the dtab could not be read".to_owned())))
+        };
+        // The parser's words are kept as they are, newlines of the dtab and all.
+        read.map_err(|bad| Response::with_body(400, bad.to_string()))
+    }
+
+    /// What a storage has: the last good value while it cannot be reached. A dtab that cannot be read shows its error,
+    /// although watchers keep the last good one; of a list (`lenient`) the last good one counts in any case.
+    async fn stored<T: Send + Sync + 'static>(
+        &self,
+        watch: Watch<T>,
+        lenient: bool,
+    ) -> Result<(Arc<T>, u64), Response> {
+        let now = watch.current();
+        if let State::Ready(value) = now.state
+            && (lenient || !matches!(now.standing, Standing::Stale { .. }))
+        {
+            return Ok((value, now.version.get()));
+        }
+        let answer = watch.answer(PATIENCE).await.map_err(unanswered)?;
+        Ok((answer.0, answer.1.get()))
+    }
+}
+
+fn written(namespace: &str, request: &Request) -> Response {
+    let response = Response::new(204);
+    match swallowed_entries(&request.body) {
+        None => response,
+        Some(warning) => {
+            tracing::warn!(namespace, client = %request.client.0, "{warning}");
+            response.header("Warning", format!("299 rosterd \"{warning}\""))
+        }
+    }
+}
+
+fn refused(error: StorageError) -> Response {
+    match error {
+        StorageError::AlreadyExists(_) => Response::with_body(409, ""),
+        StorageError::DoesNotExist(_) => Response::with_body(404, ""),
+        StorageError::VersionMismatch { current } => {
+            let response = Response::with_body(412, "");
+            match current {
+                Some(current) => response.header("Etag", version::show(&current)),
+                None => response,
+            }
+        }
+        StorageError::InvalidNamespace { .. } => Response::refusal(400, error),
+        StorageError::Forbidden(_) => Response::refusal(403, error),
+        StorageError::TooLarge(_) => Response::refusal(413, error),
+        StorageError::Unavailable(_) => Response::refusal(503, error).header("Retry-After", "1"),
+    }
+}

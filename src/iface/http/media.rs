@@ -1,0 +1,196 @@
+//! Dtabs in bodies: JSON or text, as the client wishes.
+
+use serde_json::{Map, Value};
+
+use super::json;
+use crate::http1::Request;
+use crate::name::{Dentry, Dtab, Limits, NameTree, Prefix};
+
+/// How a dtab is written in a body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Media {
+    /// `application/json`
+    Json,
+    /// `application/dtab`
+    Dtab,
+    /// `text/plain`
+    Text,
+}
+
+/// Why a body holds no dtab; each is the body of a 400.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum BadDtab {
+    /// A `Content-Type` that is none of the three, or none at all. The blank at the end is namerd's.
+    #[error("Invalid Content-Type \"{0}\". ")]
+    ContentType(String),
+    /// The parser's words.
+    #[error("{0}")]
+    Text(String),
+    /// JSON that is no list of entries.
+    #[error("the body is not a list of {{\"prefix\": …, \"dst\": …}}: {0}")]
+    Json(String),
+    /// Entries that are null, or lack a prefix or a destination.
+    #[error("The dtab contains invalid dentries: {0}")]
+    Dentries(String),
+}
+
+// === impl Media ===
+
+impl Media {
+    /// The first of the three that `Accept` lists, whatever its `q`; else JSON.
+    pub(super) fn accepted(request: &Request) -> Self {
+        request
+            .header_values("accept")
+            .flat_map(|value| value.split(|byte| *byte == b','))
+            .find_map(Self::named)
+            .unwrap_or(Self::Json)
+    }
+
+    /// Reads a dtab from the body of a request.
+    pub(super) fn read(request: &Request, limits: &Limits) -> Result<Dtab, BadDtab> {
+        // Some clients send the header twice; the first counts.
+        let header = request.header("content-type").unwrap_or_default();
+        match Self::named(header) {
+            None => Err(BadDtab::ContentType(String::from_utf8_lossy(header).into_owned())),
+            Some(Self::Json) => read_json(&request.body, limits),
+            Some(Self::Dtab | Self::Text) => {
+                let text = String::from_utf8_lossy(&request.body);
+                Dtab::parse_with(&text, limits).map_err(|error| BadDtab::Text(error.to_string()))
+            }
+        }
+    }
+
+    /// Writes a dtab.
+    pub(super) fn text(self, dtab: &Dtab) -> String {
+        match self {
+            Self::Json => json::dtab(dtab),
+            Self::Dtab | Self::Text => dtab.to_string(),
+        }
+    }
+
+    /// Its name, in answers without parameters.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Json => "application/json",
+            Self::Dtab => "application/dtab",
+            Self::Text => "text/plain",
+        }
+    }
+
+    fn named(value: &[u8]) -> Option<Self> {
+        let name = value.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
+        [Self::Json, Self::Dtab, Self::Text]
+            .into_iter()
+            .find(|media| name.eq_ignore_ascii_case(media.name().as_bytes()))
+    }
+}
+
+/// What follows the list is not looked at, and of a key that comes twice the last counts, as in namerd.
+fn read_json(body: &[u8], limits: &Limits) -> Result<Dtab, BadDtab> {
+    let broken = |error: &dyn std::fmt::Display| BadDtab::Json(error.to_string());
+    if body.len() > limits.dtab_bytes {
+        let text = format!("{} bytes are more than {} (limits.dtabBytes)", body.len(), limits.dtab_bytes);
+        return Err(broken(&text));
+    }
+    let mut values = serde_json::Deserializer::from_slice(body).into_iter::<Vec<Option<Map<String, Value>>>>();
+    let entries = values.next().ok_or_else(|| broken(&"it is empty"))?.map_err(|error| broken(&error))?;
+    let invalid = || BadDtab::Dentries(String::from_utf8_lossy(body).into_owned());
+    let mut dtab = Vec::with_capacity(entries.len());
+    for (position, entry) in entries.into_iter().enumerate() {
+        let entry = entry.ok_or_else(invalid)?;
+        let at = |error: &dyn std::fmt::Display| BadDtab::Json(format!("entry {}: {error}", position + 1));
+        if let Some(unknown) = entry.keys().find(|key| !matches!(key.as_str(), "prefix" | "dst")) {
+            return Err(at(&format_args!("unknown key {}", Value::from(unknown.as_str()))));
+        }
+        let text = |key: &str| match entry.get(key) {
+            None | Some(Value::Null) => Err(invalid()),
+            Some(Value::String(text)) => Ok(text),
+            Some(_) => Err(at(&format_args!("{key} is not a text"))),
+        };
+        let (prefix, dst) = (text("prefix")?, text("dst")?);
+        dtab.push(Dentry {
+            prefix: Prefix::parse_with(prefix, limits).map_err(|error| at(&error))?,
+            dst: NameTree::parse_with(dst, limits).map_err(|error| at(&error))?,
+        });
+    }
+    Ok(Dtab::from(dtab))
+}
+
+/// What to tell a client whose one-line body has a comment that swallows entries: `curl -d @file` joins the lines of a
+/// file, and everything behind the first `#` is then gone.
+pub(super) fn swallowed_entries(body: &[u8]) -> Option<&'static str> {
+    let text = std::str::from_utf8(body).ok()?.trim_end();
+    if text.contains('\n') {
+        return None;
+    }
+    // A `#` inside of a path is a label; a comment has a blank or the end of an entry before it.
+    let starts = text.match_indices('#').map(|(at, _)| at);
+    let mut comments =
+        starts.filter(|at| text[..*at].chars().next_back().is_none_or(|c| c == ';' || c.is_whitespace()));
+    comments.next().filter(|at| text[*at..].contains("=>")).map(|_| {
+        "the dtab is one line and has entries behind a '#', which makes them a comment; \
+         were newlines lost on the way (curl: use --data-binary)?"
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn json(body: &str) -> Result<String, String> {
+        read_json(body.as_bytes(), &Limits::DEFAULT).map(|dtab| dtab.to_string()).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn json_entries_become_a_dtab() {
+        assert_eq!(json(r#"[{"prefix":"/a/*","dst":" 0.5 * /b & /c "}]"#).as_deref(), Ok("/a/*=>0.50*/b & /c"));
+        assert_eq!(json("[]").as_deref(), Ok(""));
+        assert_eq!(json(r#"[{"dst":"/b","prefix":"/x","prefix":"/a"}] and more"#).as_deref(), Ok("/a=>/b"));
+    }
+
+    #[test]
+    fn incomplete_entries_are_shown_back() {
+        for body in ["[null]", r#"[{"prefix":"/a"}]"#, r#"[{"prefix":null,"dst":"/b"}]"#, "[{}]"] {
+            assert_eq!(json(body), Err(format!("The dtab contains invalid dentries: {body}")));
+        }
+    }
+
+    #[test]
+    fn any_other_json_is_refused_with_the_reason() {
+        for (body, reason) in [
+            ("", "it is empty"),
+            ("{", "invalid type: map"),
+            ("[", "EOF"),
+            ("null", "invalid type: null"),
+            (r#"["/a"]"#, "invalid type: string"),
+            (r#"{"prefix":"/a","dst":"/b"}"#, "invalid type: map"),
+            (r#"[{"prefix":"/a","dst":"/b","x":1}]"#, "entry 1: unknown key \"x\""),
+            (r#"[{"prefix":"/a","dst":1}]"#, "entry 1: dst is not a text"),
+            (r#"[{"prefix":"/a","dst":"/b"},{"prefix":"/a","dst":"b"}]"#, "entry 2: simple expected but 'b' found"),
+            (r#"[{"prefix":"a","dst":"/b"}]"#, "entry 1: '/' expected but 'a' found at '[a]'"),
+        ] {
+            let error = json(body).expect_err("refused");
+            assert!(error.contains(reason), "{body}: {error}");
+            assert!(!error.contains('\n'), "{error}");
+        }
+    }
+
+    #[test]
+    fn limits_hold_for_json_too_and_are_named() {
+        let limits = Limits { depth: 3, path_segments: 2, dtab_bytes: 60 };
+        let read = |body: &str| read_json(body.as_bytes(), &limits).expect_err("refused").to_string();
+        assert!(read(r#"[{"prefix":"/a","dst":"/a/b/c"}]"#).contains("limits.pathSegments"));
+        assert!(read(r#"[{"prefix":"/a","dst":"((((/a))))"}]"#).contains("limits.depth"));
+        assert!(read(&format!("[{}]", " ".repeat(60))).contains("limits.dtabBytes"));
+    }
+
+    #[test]
+    fn entries_lost_in_a_comment_are_noticed() {
+        for body in ["/svc => /a;# note/svc/x => /b;", "# all => gone", "/a => /b ; # x =>\n"] {
+            assert!(swallowed_entries(body.as_bytes()).is_some(), "{body}");
+        }
+        for body in ["/svc => /#/io.l5d.fs;/x=>/y", "/a => /b # done", "/a => /b;\n# x\n/c => /d", "", "/a=>/b"] {
+            assert!(swallowed_entries(body.as_bytes()).is_none(), "{body}");
+        }
+    }
+}

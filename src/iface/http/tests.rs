@@ -1,0 +1,510 @@
+//! The controller over a socket, with a namer whose answers the test sets.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use prometheus_client::registry::Registry;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio_util::task::AbortOnDropHandle;
+
+use super::*;
+use crate::config::{IpFamilies, SocketOptions};
+use crate::iface::IfaceMetrics;
+use crate::interpreter::{ConfiguredNamer, Local, Namers, Settings};
+use crate::name::{Addr, AddrSet, NameTree, Path};
+use crate::namer::hosts::Hosts;
+use crate::namer::{Found, Namer};
+use crate::runtime::{Connections, Drain, Endpoint};
+use crate::storage::memory::MemoryStorage;
+use crate::store::{Cell, Evaluators, Reading, Run};
+use crate::telemetry::Legacy;
+
+/// Names of one element; a cell each for presence and addresses.
+#[derive(Default)]
+struct Fixture {
+    presence: Mutex<BTreeMap<Path, Arc<Cell<bool>>>>,
+    addresses: Mutex<BTreeMap<Path, Arc<Cell<Addr>>>>,
+    names: Arc<Cell<BTreeSet<Path>>>,
+}
+
+impl Fixture {
+    fn presence(&self, id: &Path) -> Arc<Cell<bool>> {
+        self.presence.lock().entry(id.clone()).or_default().clone()
+    }
+
+    fn address(&self, id: &Path) -> Arc<Cell<Addr>> {
+        self.addresses.lock().entry(id.clone()).or_default().clone()
+    }
+}
+
+impl Namer for Fixture {
+    fn lookup(&self, run: &mut Run<'_>, path: &Path) -> Reading<NameTree<Found>> {
+        let (id, residual) = (path.take(1), path.drop(1));
+        run.read(&self.presence(&id), ()).reading(Duration::from_secs(2)).map(|present| match *present {
+            true => NameTree::Leaf(Found::Bound { id, residual }),
+            false => NameTree::Neg,
+        })
+    }
+
+    fn addresses(&self, run: &mut Run<'_>, id: &Path) -> Reading<Addr> {
+        run.read(&self.address(id), ()).reading(Duration::from_secs(2)).map(|addr| Addr::clone(&addr))
+    }
+
+    fn enumerates(&self) -> bool {
+        true
+    }
+
+    fn names(&self, run: &mut Run<'_>) -> Reading<BTreeSet<Path>> {
+        run.read(&self.names, ()).reading(Duration::from_secs(2)).map(|names| names.as_ref().clone())
+    }
+}
+
+/// A served controller: the fixture namer at `/#/t`, `default` = `/svc=>/#/t`.
+struct World {
+    fixture: Arc<Fixture>,
+    address: SocketAddr,
+    drain: Drain,
+    _server: AbortOnDropHandle<()>,
+}
+
+struct Answer {
+    status: u16,
+    head: String,
+    body: String,
+}
+
+impl World {
+    fn new() -> Self {
+        Self::with(&[("default", "/svc=>/#/t")], OwnLimits::default())
+    }
+
+    fn with(dtabs: &[(&str, &str)], limits: OwnLimits) -> Self {
+        let fixture = Arc::new(Fixture::default());
+        let namer = ConfiguredNamer { prefix: path("/#/t"), namer: fixture.clone(), transformers: Vec::new() };
+        let namers = Namers::new(vec![namer], Hosts::new(IpFamilies::default())).expect("one namer");
+        let dtabs = dtabs.iter().map(|(name, text)| ((*name).to_owned(), Dtab::parse(text).expect("dtab")));
+        let storage = Arc::new(MemoryStorage::new(dtabs));
+        let interpreter = Local::new(storage.clone(), namers, Evaluators::start(1), Settings::default());
+        let drain = Drain::new();
+        let core = Core {
+            interpreter: Arc::new(interpreter),
+            storage,
+            limits,
+            fixes: Fixes::default(),
+            connections: Connections::new(100),
+            drain: drain.clone(),
+            legacy: Legacy::default(),
+            metrics: IfaceMetrics::register(&mut Registry::default()),
+        };
+        let listener = Listener::bind(Endpoint {
+            what: "test".to_owned(),
+            key: "test".to_owned(),
+            address: SocketAddr::from(([127, 0, 0, 1], 0)),
+            options: SocketOptions::default(),
+        })
+        .expect("free port");
+        let address = listener.address();
+        let server = AbortOnDropHandle::new(tokio::spawn(serve(&core, "io.l5d.httpController", listener)));
+        Self { fixture, address, drain, _server: server }
+    }
+
+    /// Makes a name exist, with these addresses.
+    fn serve(&self, name: &str, addrs: &[&str]) {
+        let id = path(name);
+        let addrs = addrs.iter().map(|text| text.parse::<SocketAddr>().expect("address").into()).collect();
+        self.fixture.address(&id).publish(Addr::Bound(AddrSet::new(addrs, crate::name::Meta::default())));
+        self.fixture.presence(&id).publish(true);
+    }
+
+    fn remove(&self, name: &str) {
+        self.fixture.presence(&path(name)).publish(false);
+        self.fixture.address(&path(name)).publish(Addr::Neg);
+    }
+
+    async fn ask(&self, request: &str) -> Answer {
+        let mut stream = TcpStream::connect(self.address).await.expect("connect");
+        stream.write_all(request.as_bytes()).await.expect("write");
+        let mut got = Vec::new();
+        stream.read_to_end(&mut got).await.expect("read");
+        let text = String::from_utf8(got).expect("text");
+        let (head, body) = text.split_once("\r\n\r\n").expect("a head");
+        let status = head[9..12].parse().expect("status");
+        Answer { status, head: head.to_owned(), body: body.to_owned() }
+    }
+
+    async fn request(&self, method: &str, target: &str, headers: &str, body: &str) -> Answer {
+        let length = body.len();
+        let head =
+            format!("{method} {target} HTTP/1.1\r\nConnection: close\r\nContent-Length: {length}\r\n{headers}\r\n");
+        self.ask(&(head + body)).await
+    }
+
+    async fn get(&self, target: &str) -> Answer {
+        self.request("GET", target, "", "").await
+    }
+
+    async fn put(&self, namespace: &str, dtab: &str) -> Answer {
+        self.request("PUT", &format!("/api/1/dtabs/{namespace}"), "Content-Type: application/dtab\r\n", dtab).await
+    }
+
+    async fn watch(&self, target: &str) -> Watching {
+        let mut stream = TcpStream::connect(self.address).await.expect("connect");
+        stream.write_all(format!("GET {target} HTTP/1.1\r\n\r\n").as_bytes()).await.expect("write");
+        let mut watching = Watching { stream, got: Vec::new(), head: String::new() };
+        watching.head = within(watching.until("\r\n\r\n")).await.expect("a head at once");
+        watching
+    }
+}
+
+struct Watching {
+    stream: TcpStream,
+    got: Vec<u8>,
+    head: String,
+}
+
+impl Watching {
+    async fn until(&mut self, end: &str) -> Option<String> {
+        loop {
+            if let Some(at) = self.got.windows(end.len()).position(|window| window == end.as_bytes()) {
+                let text = self.got.drain(..at + end.len()).collect();
+                return Some(String::from_utf8(text).expect("text"));
+            }
+            if self.stream.read_buf(&mut self.got).await.expect("read") == 0 {
+                return None;
+            }
+        }
+    }
+
+    /// The next chunk; it must be one whole line.
+    async fn line(&mut self) -> String {
+        let size = within(self.until("\r\n")).await.expect("a chunk");
+        let size = usize::from_str_radix(size.trim_end(), 16).expect("size");
+        while self.got.len() < size + 2 {
+            within(self.stream.read_buf(&mut self.got)).await.expect("read");
+        }
+        let chunk = String::from_utf8(self.got.drain(..size + 2).collect()).expect("text");
+        chunk.strip_suffix("\r\n").expect("end of chunk").to_owned()
+    }
+
+    async fn silent(&mut self) {
+        let more = tokio::time::timeout(Duration::from_millis(150), self.stream.read_buf(&mut self.got)).await;
+        assert!(more.is_err() && self.got.is_empty(), "{more:?} {}", String::from_utf8_lossy(&self.got));
+    }
+}
+
+async fn within<F: Future>(future: F) -> F::Output {
+    tokio::time::timeout(Duration::from_secs(5), future).await.expect("in time")
+}
+
+fn path(text: &str) -> Path {
+    Path::parse(text).expect("path")
+}
+
+fn leaf(name: &str, residual: &str, port: u16) -> String {
+    format!(r#"{{"type":"leaf","bound":{{"addr":{},"id":"/#/t/{name}","path":"{residual}"}}}}"#, bound(port).trim_end())
+        + "\n"
+}
+
+fn bound(port: u16) -> String {
+    format!(r#"{{"type":"bound","addrs":[{{"ip":"127.0.0.1","port":{port},"meta":{{}}}}],"meta":{{}}}}"#) + "\n"
+}
+
+const NEG: &str = "{\"type\":\"neg\"}\n";
+
+#[tokio::test]
+async fn a_bound_name_is_answered_with_its_addresses_and_again_when_they_change() {
+    let world = World::new();
+    world.serve("/web", &["127.0.0.1:80"]);
+    for _ in 0..3 {
+        let answer = world.get("/api/1/bind/default?path=/svc/web/r").await;
+        assert_eq!((answer.status, answer.body.as_str()), (200, &*leaf("web", "/r", 80)));
+        assert!(!answer.head.contains("Content-Type"), "{}", answer.head);
+    }
+    world.serve("/web", &["127.0.0.1:81"]);
+    assert_eq!(world.get("/api/1/bind/default?path=/svc/web/r").await.body, leaf("web", "/r", 81));
+    world.put("default", "/svc=>/#/t/web").await;
+    assert_eq!(world.get("/api/1/bind/default?path=/svc/web/r").await.body, leaf("web", "/web/r", 81));
+}
+
+/// The second time, and on one connection, answers come from those kept ready; they must follow every write.
+#[tokio::test]
+async fn a_ready_answer_is_never_older_than_the_last_write() {
+    let world = World::new();
+    world.serve("/web", &["127.0.0.1:80"]);
+    let mut stream = TcpStream::connect(world.address).await.expect("connect");
+    for port in 80..200 {
+        world.serve("/web", &[&format!("127.0.0.1:{port}")]);
+        for (target, expected) in [
+            ("/api/1/bind/default?path=/svc/web", leaf("web", "/", port)),
+            ("/api/1/addr/default?path=/#/t/web", bound(port)),
+            ("/api/1/resolve/default?path=/svc/web&dtab=/a=>/b", bound(port)),
+        ] {
+            stream.write_all(format!("GET {target} HTTP/1.1\r\n\r\n").as_bytes()).await.expect("write");
+            let mut got = Vec::new();
+            while !got.ends_with(b"}\n") {
+                within(stream.read_buf(&mut got)).await.expect("read");
+            }
+            let got = String::from_utf8(got).expect("text");
+            assert!(got.ends_with(&format!("\r\n\r\n{expected}")), "{target}: {got}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_failing_dtab_is_shown_to_readers_and_not_to_watchers() {
+    let world = World::new();
+    world.serve("/web", &["127.0.0.1:80"]);
+    let target = "/api/1/bind/default?path=/svc/web";
+    let mut watching = world.watch(&format!("{target}&watch=1")).await;
+    assert_eq!(watching.line().await, leaf("web", "/", 80));
+    assert_eq!(world.get(target).await.status, 200);
+    world.put("default", "/svc=>/a;/a=>/svc").await;
+    let answer = world.get(target).await;
+    assert_eq!((answer.status, answer.body.as_str()), (500, "Max recursion level: 100 reached in Namer lookup"));
+    assert!(answer.head.contains("Connection: close"));
+    watching.silent().await;
+    world.put("default", "/svc=>/#/t/web").await;
+    assert_eq!(watching.line().await, leaf("web", "/web", 80), "the repair, with its other residual");
+}
+
+#[tokio::test]
+async fn a_bind_watch_waits_for_addresses_and_is_silent_about_later_ones() {
+    let world = World::new();
+    world.fixture.presence(&path("/web")).publish(true);
+    let mut watching = world.watch("/api/1/bind/default?path=/svc/web&watch=true").await;
+    assert_eq!(watching.head, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
+    watching.silent().await;
+    world.serve("/web", &["127.0.0.1:80"]);
+    assert_eq!(watching.line().await, leaf("web", "/", 80));
+    world.serve("/web", &["127.0.0.1:81"]);
+    watching.silent().await;
+    world.remove("/web");
+    assert_eq!(watching.line().await, NEG);
+    world.serve("/web", &["127.0.0.1:82"]);
+    assert_eq!(watching.line().await, leaf("web", "/", 82));
+}
+
+#[tokio::test]
+async fn an_addr_watch_sends_every_new_set_and_nothing_twice() {
+    let world = World::new();
+    let mut watching = world.watch("/api/1/addr/default?path=%2F%23%2Ft%2Fweb&watch=t").await;
+    watching.silent().await;
+    for port in [1, 2] {
+        world.serve("/web", &[&format!("127.0.0.1:{port}")]);
+        assert_eq!(watching.line().await, bound(port));
+    }
+    world.serve("/web", &["127.0.0.1:2"]);
+    watching.silent().await;
+    world.remove("/web");
+    assert_eq!(watching.line().await, NEG);
+}
+
+#[tokio::test]
+async fn a_resolve_watch_follows_both_the_tree_and_the_addresses() {
+    let world = World::new();
+    world.serve("/web", &["127.0.0.1:1"]);
+    world.serve("/api", &["127.0.0.1:9"]);
+    let mut watching = world.watch("/api/1/resolve/default?path=/svc/web&watch=1").await;
+    assert!(watching.head.contains("\r\nContent-Type: application/json\r\n"));
+    assert_eq!(watching.line().await, bound(1));
+    world.serve("/web", &["127.0.0.1:2"]);
+    assert_eq!(watching.line().await, bound(2));
+    world.put("default", "/svc/web=>/#/t/api").await;
+    assert_eq!(watching.line().await, bound(9));
+    world.request("DELETE", "/api/1/dtabs/default", "", "").await;
+    assert_eq!(watching.line().await, NEG);
+}
+
+#[tokio::test]
+async fn a_dtab_watch_shows_every_write_and_no_deletion() {
+    let world = World::new();
+    let mut watching = world.watch("/api/1/dtabs/new?watch=1").await;
+    assert!(!watching.head.contains("Etag"), "{}", watching.head);
+    watching.silent().await;
+    for dtab in ["/a=>/b", "/a=>/b", "/a=>/c"] {
+        assert_eq!(world.put("new", dtab).await.status, 204);
+        let dst = &dtab[4..];
+        assert_eq!(watching.line().await, format!("[{{\"prefix\":\"/a\",\"dst\":\"{dst}\"}}]\n"));
+    }
+    world.request("DELETE", "/api/1/dtabs/new", "", "").await;
+    watching.silent().await;
+    world.put("new", "/z=>/y").await;
+    assert_eq!(watching.line().await, "[{\"prefix\":\"/z\",\"dst\":\"/y\"}]\n");
+}
+
+#[tokio::test]
+async fn list_and_bound_names_are_watched_too() {
+    let world = World::new();
+    let mut list = world.watch("/api/1/dtabs?watch=TRUE").await;
+    let mut names = world.watch("/api/1/bound-names?watch=1").await;
+    assert_eq!(list.line().await, "[\"default\"]\n");
+    names.silent().await;
+    world.fixture.names.publish(BTreeSet::new());
+    assert_eq!(names.line().await, "[]\n");
+    world.fixture.names.publish([path("/web"), path("/a")].into());
+    assert_eq!(names.line().await, "[\"/#/t/a\",\"/#/t/web\"]\n");
+    assert_eq!(world.get("/api/1/bound-names").await.body, "[\"/#/t/a\",\"/#/t/web\"]\n");
+    world.put("a", "").await;
+    assert_eq!(list.line().await, "[\"a\",\"default\"]\n");
+}
+
+#[tokio::test]
+async fn a_slow_watcher_gets_the_newest_value_and_costs_no_memory() {
+    let world = World::new();
+    world.serve("/web", &[]);
+    let mut watching = world.watch("/api/1/addr/default?path=/#/t/web&watch=1").await;
+    let id = path("/web");
+    let set = |generation: u16| {
+        let addrs =
+            (0..2000).map(|host| SocketAddr::from(([10, 0, (host / 250) as u8, (host % 250) as u8], generation)));
+        Addr::Bound(AddrSet::new(addrs.map(Into::into).collect(), crate::name::Meta::default()))
+    };
+    // Far more than any socket buffer holds: the writer must have been skipping.
+    for generation in 1..=500 {
+        world.fixture.address(&id).publish(set(generation));
+        tokio::task::yield_now().await;
+    }
+    let mut lines = 0;
+    loop {
+        lines += 1;
+        if watching.line().await.contains("\"port\":500,") {
+            break;
+        }
+    }
+    assert!(lines < 400, "{lines} of 500 values were sent to a client that was not reading");
+}
+
+#[tokio::test]
+async fn a_drain_ends_watches_with_their_last_chunk() {
+    let world = World::new();
+    world.serve("/web", &["127.0.0.1:80"]);
+    let mut watching = world.watch("/api/1/bind/default?path=/svc/web&watch=1").await;
+    watching.line().await;
+    world.drain.enter(Phase::EndStreams);
+    assert_eq!(within(watching.until("0\r\n\r\n")).await.as_deref(), Some("0\r\n\r\n"));
+    within(world.drain.finished(Phase::EndStreams)).await;
+    assert_eq!(world.get("/api/1/bind/default?path=/svc/web").await.status, 200, "still served");
+    world.drain.enter(Phase::Close);
+    within(async { while TcpStream::connect(world.address).await.is_ok() {} }).await;
+}
+
+#[tokio::test]
+async fn writing_a_dtab_has_namerds_answers() {
+    let world = World::new();
+    let typed = "Content-Type: application/dtab; charset=utf-8\r\n";
+    let post = async |body: &str, headers: &str| world.request("POST", "/api/1/dtabs/p", headers, body).await;
+    assert_eq!(post("/a=>/b", typed).await.status, 204);
+    assert_eq!(post("/a=>/b", typed).await.status, 409);
+    let read = world.request("GET", "/api/1/dtabs/p", "Accept: text/plain;q=0.1, application/dtab\r\n", "").await;
+    assert_eq!(read.body, "/a=>/b\n");
+    assert!(
+        read.head.ends_with("Etag: AAAAAAAAAAE=\r\nContent-Type: text/plain\r\nContent-Length: 7"),
+        "{}",
+        read.head
+    );
+    let put = async |headers: &str, body: &str| world.request("PUT", "/api/1/dtabs/p", headers, body).await;
+    assert_eq!(put(&format!("{typed}If-Match: \"AAAAAAAAAAE\"\r\n"), "/a=>/c").await.status, 204);
+    let stale = put(&format!("{typed}If-Match: AAAAAAAAAAE=\r\n"), "/a=>/d").await;
+    assert_eq!(stale.status, 412);
+    assert!(stale.head.contains("\r\nEtag: AAAAAAAAAAI=\r\n"), "{}", stale.head);
+    assert_eq!(put(&format!("{typed}If-Match: W/\"AAAAAAAAAAI=\"\r\n"), "/a=>/d").await.status, 400);
+    for (headers, body, text) in [
+        ("", "/a=>/b", "Invalid Content-Type \"\". "),
+        ("Content-Type: image/png\r\n", "/a=>/b", "Invalid Content-Type \"image/png\". "),
+        (typed, "/foo = > /bar", "'>' expected but ' ' found at '/foo =[ ]> /bar'"),
+        ("Content-Type: application/json\r\n", "[null]", "The dtab contains invalid dentries: [null]"),
+    ] {
+        let (put, post) = (put(headers, body).await, post(body, headers).await);
+        assert_eq!((put.status, put.body.as_str()), (400, text));
+        assert_eq!((post.status, post.body.as_str()), (400, text));
+    }
+    let missing = world.request("PUT", "/api/1/dtabs/q", &format!("{typed}If-Match: AAAAAAAAAAE=\r\n"), "/a=>/b").await;
+    assert_eq!(missing.status, 404);
+    assert_eq!(world.request("PATCH", "/api/1/dtabs/p", typed, "").await.status, 404);
+    assert_eq!(world.request("DELETE", "/api/1/dtabs/p", "If-Match: x\r\n", "").await.status, 204);
+    assert_eq!(world.request("DELETE", "/api/1/dtabs/p", "", "").await.status, 404);
+    let swallowed = world.put("w", "/svc => /a;# note/svc/x => /b;").await;
+    assert_eq!(swallowed.status, 204);
+    assert!(swallowed.head.contains("\r\nWarning: 299 rosterd \""), "{}", swallowed.head);
+    assert_eq!(world.get("/api/1/dtabs/w").await.body, "[{\"prefix\":\"/svc\",\"dst\":\"/a\"}]\n");
+}
+
+#[tokio::test]
+async fn nothing_is_stored_of_a_dtab_that_is_too_large_or_too_deep() {
+    let mut limits = OwnLimits::default();
+    limits.names.dtab_bytes = 2000;
+    limits.body_bytes = 4000;
+    let world = World::with(&[], limits);
+    for (dtab, status, name) in [
+        (format!("/a=>/b;# {}", "x".repeat(2000)), 400, "limits.dtabBytes"),
+        (format!("/a=>/b;# {}", "x".repeat(5000)), 413, "limits.bodyBytes"),
+        (format!("/a=>{}/b{}", "(".repeat(100), ")".repeat(100)), 400, "limits.depth"),
+    ] {
+        let answer = world.put("big", &dtab).await;
+        assert_eq!(answer.status, status);
+        assert!(answer.body.contains(name) && !answer.body.contains('\n'), "{}", answer.body);
+    }
+    assert_eq!(world.get("/api/1/dtabs").await.body, "[]\n");
+}
+
+#[tokio::test]
+async fn questions_without_sense_are_refused_with_the_reason() {
+    let world = World::new();
+    for (target, status, body) in [
+        ("/api/1/bind/default", 400, "Invalid path: missing"),
+        ("/api/1/bind/default?path=/a&x=%", 400, "Invalid path: missing"),
+        ("/api/1/addr/default?path=invalid", 400, "Invalid path: invalid / '/' expected but 'i' found at '[i]nvalid'"),
+        ("/api/1/resolve/default?path=", 400, "Invalid path:  / '/' expected but end of input found at '[]'"),
+        ("/api/1/bind/default?path=/a&dtab=nonsense", 400, "Invalid dtab: '/' expected but 'n' found at '[n]onsense'"),
+        ("/api/1/bind?path=/a", 404, ""),
+        ("/api/1/addr/default?path=/$/fail", 500, "name tree failed"),
+        ("/api/1/delegate?path=/a&dtab=x", 400, "Invalid dtab: '/' expected but 'x' found at '[x]'"),
+    ] {
+        let answer = world.get(target).await;
+        assert_eq!((answer.status, answer.body.as_str()), (status, body), "{target}");
+    }
+    let answer = world.request("GET", "/api/1/dtabs", "Dtab-Local: nonsense\r\n", "").await;
+    assert_eq!(answer.body, "Invalid Dtab headers: '/' expected but 'n' found at '[n]onsense'");
+}
+
+#[tokio::test]
+async fn a_form_is_a_query_and_wins_over_it() {
+    let world = World::new();
+    world.serve("/web", &["127.0.0.1:80"]);
+    let typed = "Content-Type: application/x-www-form-urlencoded\r\n";
+    let answer = world.request("POST", "/api/1/addr/default?path=/x", typed, "path=%2F%23%2Ft%2Fweb").await;
+    assert_eq!(answer.body, bound(80));
+}
+
+#[tokio::test]
+async fn delegate_explains_and_has_its_own_rules() {
+    let world = World::with(&[("yeezus", "/yeezy => /yeezus")], OwnLimits::default());
+    let nested = r#"{"type":"delegate","path":"/yeezy","delegate":{"type":"neg","path":"/yeezus","dentry":{"prefix":"/yeezy","dst":"/yeezus"}}}"#;
+    let answer = world.get("/api/1/delegate/yeezus?path=/yeezy&watch=true").await;
+    assert_eq!((answer.status, answer.body.as_str()), (200, nested));
+    assert_eq!(world.get("/api/1/delegate?path=/yeezy&namespace=yeezus").await.body, nested);
+    assert_eq!(world.get("/api/1/delegate?path=/yeezy").await.body, r#"{"type":"neg","path":"/yeezy"}"#);
+    let rounded = world.get("/api/1/delegate/x?path=/a&dtab=/a=>0.00001*/b%260.5*/c").await;
+    assert!(rounded.body.contains(r#"{"weight":0.0,"tree""#), "{}", rounded.body);
+    let post = async |headers: &str, body: &str| world.request("POST", "/api/1/delegate?path=/x", headers, body).await;
+    let json = "Content-Type: application/json\r\n";
+    let body = r#"{"namespace":"yeezus","dtab":"","path":"/yeezy","more":1}"#;
+    assert_eq!(post(json, body).await.body, nested);
+    assert_eq!(post("Content-Type: application/json;charset=utf-8\r\n", body).await.status, 415);
+    assert_eq!(post(json, "{\"dtab\":\"\"}").await.body, "Malformed delegation request: {\"dtab\":\"\"}");
+    assert_eq!(
+        post(json, r#"{"dtab":"","path":"svc"}"#).await.body,
+        "Invalid path: '/' expected but 's' found at '[s]vc'"
+    );
+    assert_eq!(world.request("PUT", "/api/1/delegate?path=/x", "", "").await.status, 405);
+}
+
+#[tokio::test]
+async fn a_delegation_that_takes_too_long_says_so() {
+    let world = World::new();
+    let answer = world.get("/api/1/delegate/default?path=/svc/never").await;
+    assert_eq!((answer.status, answer.body.as_str()), (503, "Request timed out."));
+}
