@@ -14,7 +14,7 @@ use super::desk::Desk;
 use super::inotify::{self, Change, Notice, Notices, Watches, is_watch_limit};
 use super::interest::Interest;
 use super::look::{Answer, Ask, Finding, Round, look};
-use super::settle::{LIMIT, QUIET, Writing};
+use super::settle::{Doubt, LIMIT, QUIET, Writing};
 use super::tracked::{Next, Tracked};
 use super::walk::Place;
 
@@ -192,8 +192,8 @@ impl Keeper {
                 now
             }
             Change::Writing | Change::Made { directory: false } => {
-                if std::mem::take(&mut pending.empty) {
-                    pending.first = now;
+                if matches!(pending.doubt, Some((Doubt::Empty, _))) {
+                    pending.first = now; // now it is filled
                 }
                 pending.done = None;
                 (now + QUIET).min(pending.first + LIMIT)
@@ -259,11 +259,7 @@ impl Keeper {
         }
         let ask = |id| {
             let tracked = self.tracked.get(&id)?;
-            let pending = tracked.pending.as_ref();
-            let writing = Writing {
-                done: pending.and_then(|pending| pending.done),
-                noticed: pending.map(|pending| now.saturating_duration_since(pending.first)),
-            };
+            let writing = tracked.pending.as_ref().map_or_else(Writing::default, |pending| pending.writing(now));
             Some(Ask { id, key: tracked.key.clone(), seen: tracked.seen, writing })
         };
         ids.into_iter().filter_map(ask).collect()

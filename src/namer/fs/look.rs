@@ -13,7 +13,7 @@ use rustix::fs::OFlags;
 use super::content::{Content, MAX_LEN};
 use super::desk::Key;
 use super::inotify::Watches;
-use super::settle::Writing;
+use super::settle::{Doubt, QUIET, Writing};
 use super::walk::{Failure, Target, Trail, Walker, is_absent};
 use crate::name::Path as Name;
 
@@ -57,8 +57,8 @@ pub(super) enum Finding {
     Unsettled {
         /// When to look again.
         again: Duration,
-        /// Was it empty?
-        empty: bool,
+        /// What is to be confirmed then.
+        doubt: Doubt,
     },
     /// What a regular file says, or why it says nothing.
     File(Option<Seen>, Result<Content, String>),
@@ -117,7 +117,7 @@ pub(super) fn look(root: &Path, watches: Option<Watches>, asks: Vec<Ask>) -> Rou
                 Ok(Target::Missing) => Finding::Missing,
                 Ok(Target::Directory(_)) => Finding::Directory,
                 Ok(Target::File(path, metadata)) => {
-                    if !writing.noticed() && seen.is_some_and(|seen| !seen.fresh && seen.same(&metadata)) {
+                    if !writing.changed && seen.is_some_and(|seen| !seen.fresh && seen.same(&metadata)) {
                         Finding::Unchanged
                     } else {
                         read(&path, &shown(root, &name), seen, writing)
@@ -159,16 +159,16 @@ fn try_read(path: &Path, shown: &str, seen: Option<Seen>, writing: Writing) -> i
     let now = SystemTime::now();
     let read = Seen::of(&after, now);
     if !read.same(&before) {
-        return Ok(Finding::Unsettled { again: super::settle::QUIET, empty: false });
+        return Ok(Finding::Unsettled { again: QUIET, doubt: Doubt::Partial });
     }
-    if seen.is_some_and(|seen| seen.same(&after)) && !writing.noticed() {
+    if seen.is_some_and(|seen| seen.same(&after)) && !writing.changed {
         // Only its freshness had to be ruled out.
         return Ok(Finding::File(Some(read), content));
     }
     let empty = content.as_ref().is_ok_and(Content::is_empty);
     let modified = after.modified().unwrap_or(now);
     match writing.wait(empty, modified, now) {
-        Some(again) => Ok(Finding::Unsettled { again, empty }),
+        Some((again, doubt)) => Ok(Finding::Unsettled { again, doubt }),
         None => Ok(Finding::File(Some(read), content)),
     }
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 /// A file at rest for this long is complete if nobody said when its writer was done.
 pub(super) const QUIET: Duration = Duration::from_millis(100);
 
-/// The longest time for which a file that never rests is not believed.
+/// A file that never rests is believed when it was found so for this long.
 pub(super) const LIMIT: Duration = Duration::from_millis(250);
 
 /// How long a closed file stays empty before that is believed: scripts empty a file and then append to it.
@@ -15,40 +15,52 @@ const EMPTY_CLOSED: Duration = Duration::from_millis(100);
 /// The same while its writer may still have it open.
 const EMPTY_OPEN: Duration = Duration::from_millis(500);
 
-/// The longest time for which an empty file that never rests is not believed.
+/// An empty file whose time lies ahead of our clock is believed when it was found so for this long.
 const EMPTY_LIMIT: Duration = Duration::from_secs(1);
 
 /// How long a name is gone before that is believed: some editors move a file away before they write the new one.
 pub(super) const GONE: Duration = Duration::from_millis(100);
 
+/// What is not believed yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Doubt {
+    /// That the name is gone.
+    Gone,
+    /// That the file is empty.
+    Empty,
+    /// That the file is complete.
+    Partial,
+}
+
 /// What is known of somebody writing to a file.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Writing {
+    /// Is there a change that has not been published?
+    pub(super) changed: bool,
     /// When the last writer that is known of closed the file or renamed it into place.
     pub(super) done: Option<SystemTime>,
-    /// How long ago the first change was noticed that has not been published.
-    pub(super) noticed: Option<Duration>,
+    /// What was doubted the last time the file was looked at, and for how long. It counts from the first look and not
+    /// from the change: on a machine without time to look, what is seen once may still be seen in the wrong moment.
+    pub(super) doubted: Option<(Doubt, Duration)>,
 }
 
 impl Writing {
-    /// Is there a change that has not been published?
-    pub(super) fn noticed(&self) -> bool {
-        self.noticed.is_some()
-    }
-
-    /// How much longer to wait before a file last modified at `modified` is believed.
-    pub(super) fn wait(&self, empty: bool, modified: SystemTime, now: SystemTime) -> Option<Duration> {
-        // A later modification is another writer's. A clock ahead of ours makes us wait for the limit at most.
+    /// How much longer to wait before a file last modified at `modified` is believed, and what is doubted.
+    pub(super) fn wait(&self, empty: bool, modified: SystemTime, now: SystemTime) -> Option<(Duration, Doubt)> {
+        // A later modification is another writer's.
         let done = self.done.is_some_and(|done| modified <= done);
-        let (rest, limit) = match (done, empty) {
-            (true, false) => return None,
-            (true, true) => (EMPTY_CLOSED, EMPTY_LIMIT),
-            (false, false) => (QUIET, LIMIT),
-            (false, true) => (EMPTY_OPEN, EMPTY_LIMIT),
+        let doubt = if empty { Doubt::Empty } else { Doubt::Partial };
+        let (rest, limit) = match (done, doubt) {
+            (true, Doubt::Partial | Doubt::Gone) => return None,
+            (false, Doubt::Partial | Doubt::Gone) => (QUIET, Some(LIMIT)),
+            (_, Doubt::Empty) if modified > now => (EMPTY_OPEN, Some(EMPTY_LIMIT)),
+            (true, Doubt::Empty) => (EMPTY_CLOSED, None),
+            (false, Doubt::Empty) => (EMPTY_OPEN, None),
         };
-        let age = now.duration_since(modified).unwrap_or_default();
-        let left = rest.saturating_sub(age).min(limit.saturating_sub(self.noticed.unwrap_or_default()));
-        (!left.is_zero()).then_some(left)
+        let doubted = self.doubted.filter(|(kind, _)| *kind == doubt).map_or(Duration::ZERO, |(_, since)| since);
+        let left = rest.saturating_sub(now.duration_since(modified).unwrap_or_default());
+        let left = limit.map_or(left, |limit| left.min(limit.saturating_sub(doubted)));
+        (!left.is_zero()).then_some((left, doubt))
     }
 }
 
@@ -60,16 +72,17 @@ mod tests {
         SystemTime::UNIX_EPOCH + Duration::from_millis(1_000_000 + ms)
     }
 
+    /// Milliseconds left.
     fn wait(writing: Writing, empty: bool, modified: u64, now: u64) -> u128 {
-        writing.wait(empty, at(modified), at(now)).unwrap_or_default().as_millis()
+        writing.wait(empty, at(modified), at(now)).map_or(0, |(left, _)| left.as_millis())
     }
 
-    fn noticed(ms: u64) -> Writing {
-        Writing { done: None, noticed: Some(Duration::from_millis(ms)) }
+    fn doubted(doubt: Doubt, ms: u64) -> Writing {
+        Writing { changed: true, done: None, doubted: Some((doubt, Duration::from_millis(ms))) }
     }
 
     fn done(ms: u64) -> Writing {
-        Writing { done: Some(at(ms)), noticed: Some(Duration::ZERO) }
+        Writing { changed: true, done: Some(at(ms)), doubted: None }
     }
 
     #[test]
@@ -86,16 +99,22 @@ mod tests {
     }
 
     #[test]
-    fn emptiness_is_believed_late() {
+    fn emptiness_is_believed_late_and_only_at_rest() {
         assert_eq!(wait(done(1), true, 0, 2), 98);
         assert_eq!(wait(Writing::default(), true, 0, 30), 470);
+        assert_eq!(wait(doubted(Doubt::Empty, 5_000), true, 1000, 1000), 500);
     }
 
     #[test]
     fn a_file_that_never_rests_is_believed_in_the_end() {
-        assert_eq!(wait(noticed(200), false, 1000, 1000), 50);
-        assert_eq!(wait(noticed(250), false, 1000, 1000), 0);
-        assert_eq!(wait(noticed(990), true, 1000, 1000), 10);
-        assert_eq!(wait(noticed(250), false, 90_000, 1000), 0, "a clock that is ahead");
+        assert_eq!(wait(doubted(Doubt::Partial, 200), false, 1000, 1000), 50);
+        assert_eq!(wait(doubted(Doubt::Partial, 250), false, 1000, 1000), 0);
+        assert_eq!(wait(doubted(Doubt::Empty, 250), false, 1000, 1000), 100, "the first look at a part");
+    }
+
+    #[test]
+    fn a_clock_that_is_ahead_makes_nobody_wait_for_long() {
+        assert_eq!(wait(doubted(Doubt::Partial, 250), false, 90_000, 1000), 0);
+        assert_eq!(wait(doubted(Doubt::Empty, 990), true, 90_000, 1000), 10);
     }
 }

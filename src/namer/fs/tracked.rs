@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::content::Content;
 use super::desk::{Answers, Key, What};
 use super::look::{Finding, Seen};
-use super::settle::GONE;
+use super::settle::{Doubt, GONE, Writing};
 use super::walk::Place;
 use crate::name::Path as Name;
 use crate::store::{Cell, Reason};
@@ -41,8 +41,8 @@ pub(super) struct Pending {
     pub(super) first: Instant,
     /// When the last writer was done, unless another one has begun since.
     pub(super) done: Option<SystemTime>,
-    /// Whether the file was found empty, which may be the moment before it is written.
-    pub(super) empty: bool,
+    /// What the last look left open, and since when looks have left it so.
+    pub(super) doubt: Option<(Doubt, Instant)>,
 }
 
 /// What comes after an answer.
@@ -87,13 +87,13 @@ impl Tracked {
     /// Takes in what was found; `report` says whether a failure is its own.
     pub(super) fn apply(&mut self, finding: Finding, now: Instant, report: bool) -> Next {
         let published = match (finding, self.answers.clone()) {
-            (Finding::Unsettled { again, empty }, _) => {
-                self.notice(now).empty = empty;
+            (Finding::Unsettled { again, doubt }, _) => {
+                self.notice(now).doubt(doubt, now);
                 return Next::Again(now + again);
             }
             (Finding::Missing, Answers::What(cell)) => {
                 let present = cell.snapshot().value().is_some_and(|what| **what != What::Missing);
-                let believed = self.notice(now).first + GONE;
+                let believed = self.notice(now).doubt(Doubt::Gone, now) + GONE;
                 if present && now < believed {
                     return Next::Again(believed);
                 }
@@ -187,6 +187,19 @@ impl Tracked {
 
 impl Pending {
     fn new(now: Instant) -> Self {
-        Self { first: now, done: None, empty: false }
+        Self { first: now, done: None, doubt: None }
+    }
+
+    /// Leaves something open; returns since when it has been.
+    fn doubt(&mut self, doubt: Doubt, now: Instant) -> Instant {
+        let since = self.doubt.filter(|(before, _)| *before == doubt).map_or(now, |(_, since)| since);
+        self.doubt = Some((doubt, since));
+        since
+    }
+
+    /// What it says about somebody writing to the file.
+    pub(super) fn writing(&self, now: Instant) -> Writing {
+        let doubted = self.doubt.map(|(doubt, since)| (doubt, now.saturating_duration_since(since)));
+        Writing { changed: true, done: self.done, doubted }
     }
 }
