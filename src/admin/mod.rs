@@ -13,14 +13,15 @@
 //! | `/admin/server_info` | name, version, start |
 //! | `/config.json` | the configuration, secrets masked |
 //! | `/logging.json` | log levels; POST `logger`, `level` sets one |
+//! | `/dtab/delegator.json` | how a path is looked up under the dtab of the request |
 //! | `/namer_state/….json`, `/storage/….json` | state of namers and of the storage |
 //!
-//! Answers are made from what is there already: none waits for a backend, a storage or the work of the interfaces.
+//! Answers are made from what is there already: none but the delegation, which takes two seconds at most, waits for a
+//! backend, a storage or the work of the interfaces.
 
 mod config;
 mod grace;
 mod pages;
-mod params;
 mod routes;
 mod security;
 #[cfg(test)]
@@ -34,6 +35,8 @@ pub use pages::Pages;
 
 use crate::config::SocketOptions;
 use crate::http1;
+use crate::interpreter::Interpreter;
+use crate::name::Limits;
 use crate::runtime::logs::LogControl;
 use crate::runtime::{Connections, Drain, Listener, Phase, Readiness, accept};
 use crate::telemetry::{Metrics, Process, ServerStats, TelemeterConfig};
@@ -48,7 +51,6 @@ const MOST_BODY_BYTES: usize = 5 << 20;
 const IDLE: Duration = Duration::from_secs(600);
 
 /// What the admin server shows and does.
-#[derive(Debug)]
 pub struct AdminState {
     /// `/ready`
     pub readiness: Readiness,
@@ -64,6 +66,10 @@ pub struct AdminState {
     pub process: Process,
     /// State pages.
     pub pages: Pages,
+    /// Who explains names for `/dtab/delegator.json`.
+    pub interpreter: Arc<dyn Interpreter>,
+    /// What the dtab and the path of such a request may be.
+    pub limits: Limits,
     /// Which paths are served; none = all.
     pub security: Option<Security>,
     /// `socketOptions`, for the timeouts.

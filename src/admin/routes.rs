@@ -3,9 +3,9 @@
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-use super::params::Params;
 use super::{AdminState, grace};
-use crate::http1::{Request, Response, Service};
+use crate::http1::{Params, Request, Response, Service};
+use crate::iface::http::delegate::{self, Uses};
 use crate::namer::var_state::show_time;
 use crate::runtime::{Drain, ReadyState};
 use crate::telemetry::{JsonQuery, OWN_CONTENT_TYPE, PrometheusConfig, TelemeterConfig};
@@ -19,6 +19,7 @@ const PATHS: &[&str] = &[
     "/admin/server_info",
     "/admin/shutdown",
     "/config.json",
+    DELEGATOR,
     "/live",
     "/logging.json",
     METRICS,
@@ -26,6 +27,7 @@ const PATHS: &[&str] = &[
 ];
 /// rosterd's own metrics. A telemeter with this path adds its names.
 const METRICS: &str = "/metrics";
+const DELEGATOR: &str = "/dtab/delegator.json";
 /// namerd's path; the telemeter has no keys.
 const INFLUX: &str = "/admin/metrics/influxdb";
 
@@ -36,7 +38,6 @@ const JSON_UTF8: &str = "application/json;charset=UTF-8";
 const TEXT_UTF8: &str = "text/plain;charset=UTF-8";
 
 /// Answers the requests of the admin server.
-#[derive(Debug)]
 pub(super) struct Routes {
     state: AdminState,
     drain: Drain,
@@ -44,7 +45,16 @@ pub(super) struct Routes {
 
 impl Service for Routes {
     async fn call(&self, request: Request) -> Response {
-        self.answer(&request)
+        // Collapsed before anything looks at it: `//admin/shutdown` is as guarded as `/admin/shutdown`.
+        let path = collapse(request.path());
+        if self.state.security.as_ref().is_some_and(|security| !security.allows(&path)) {
+            return Response::with_body(404, "");
+        }
+        if path == DELEGATOR {
+            let AdminState { interpreter, limits, .. } = &self.state;
+            return delegate::by_request(&**interpreter, &request, limits, Uses::RequestsDtab).await;
+        }
+        self.answer(&path, &request)
     }
 }
 
@@ -59,13 +69,8 @@ impl Routes {
         routes
     }
 
-    fn answer(&self, request: &Request) -> Response {
-        // Collapsed before anything looks at it: `//admin/shutdown` is as guarded as `/admin/shutdown`.
-        let path = collapse(request.path());
-        if self.state.security.as_ref().is_some_and(|security| !security.allows(&path)) {
-            return Response::with_body(404, "");
-        }
-        match &*path {
+    fn answer(&self, path: &str, request: &Request) -> Response {
+        match path {
             "/admin/ping" => twitter(200, "pong"),
             "/live" => text(200, "live\n"),
             "/ready" => self.ready(),

@@ -12,10 +12,17 @@ use tokio::task::JoinHandle;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::*;
+use crate::app::{Config, Parts};
 use crate::config::read_text;
 use crate::runtime::Endpoint;
 use crate::runtime::logs::Level;
 use crate::telemetry::{Legacy, MetricsSetup, PrometheusConfig};
+
+/// A namer that is not asked unless a request wants namers.
+const CONFIG: &str = "storage: {kind: io.l5d.inMemory}
+interfaces: [{kind: io.l5d.httpController}]
+namers: [{kind: io.l5d.rewrite, prefix: /r, pattern: '/{port}', name: '/$/inet/127.1/{port}'}]
+";
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -44,6 +51,7 @@ impl Running {
         let setup = MetricsSetup::new(Legacy::default());
         let legacy = setup.legacy.clone();
         let stats = ServerStats::new(legacy.scope("adminhttp"));
+        let parts = Parts::build(&Config::load("f", CONFIG, None).expect("valid").0).expect("built");
         let mut state = AdminState {
             readiness: Readiness::new(),
             logs: LogControl::new(Level::INFO, |_| {}),
@@ -52,6 +60,8 @@ impl Running {
             config: json!({"admin": {"port": 9991}}),
             process: Process::new(),
             pages: Pages::default(),
+            interpreter: Arc::new(parts.interpreter),
+            limits: Limits::default(),
             security: None,
             socket_options: SocketOptions::default(),
             connections: Connections::new(MOST_CONNECTIONS),
@@ -375,6 +385,7 @@ async fn state_pages_are_found_by_path_and_listed() {
         "/admin/server_info",
         "/admin/shutdown",
         "/config.json",
+        "/dtab/delegator.json",
         "/live",
         "/logging.json",
         "/m",
@@ -398,4 +409,40 @@ async fn refused_paths_are_an_empty_404_however_they_are_spelled() {
     }
     assert!(!admin.drain.is_requested());
     assert_eq!(admin.get("/admin/ping").await.text(), "pong");
+}
+
+#[tokio::test]
+async fn a_delegation_uses_the_dtab_of_the_request_and_namers_only_with_a_namespace() {
+    let admin = Running::start();
+    let bound = r#""bound":{"addr":{"type":"bound","addrs":[{"ip":"127.0.0.1","port":8080,"meta":{}}],"meta":{}}"#;
+    let dentry = r#""dentry":{"prefix":"/svc","dst":"/#/r"}"#;
+    let answer = admin.get("/dtab/delegator.json?path=/svc/8080&dtab=/svc=>/%23/r").await;
+    let neg =
+        format!(r#"{{"type":"delegate","path":"/svc/8080","delegate":{{"type":"neg","path":"/#/r/8080",{dentry}}}}}"#);
+    assert_eq!(answer.brief(), (200, &*neg));
+    assert!(answer.head.starts_with("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"), "{}", answer.head);
+    let answer = admin.get("/dtab/delegator.json?path=/svc/8080&namespace=any&dtab=/svc=>/%23/r").await;
+    assert!(answer.text().contains(bound), "{}", answer.text());
+    let body = r#"{"namespace":"default","dtab":"/svc=>/#/r","path":"/svc/8080"}"#;
+    let headers = format!("Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+    let posted = admin.ask("POST /dtab/delegator.json", &headers).await;
+    assert_eq!(posted.brief(), answer.brief());
+}
+
+#[tokio::test]
+async fn a_delegation_that_asks_for_nothing_is_refused_in_namerds_way() {
+    let admin = Running::start();
+    assert_eq!(admin.get("/dtab/delegator.json").await.brief(), (400, "Invalid path: missing"));
+    let answer = admin.get("/dtab/delegator.json?path=invalid-param").await;
+    assert_eq!(answer.brief(), (400, "Invalid path: '/' expected but 'i' found at '[i]nvalid-param'"));
+    let answer = admin.get("/dtab/delegator.json?path=/a&dtab=invalid-param").await;
+    assert_eq!(answer.brief(), (400, "Invalid dtab: '/' expected but 'i' found at '[i]nvalid-param'"));
+    let broken = "Content-Type: application/json\r\nContent-Length: 1\r\n\r\n{";
+    let answer = admin.ask("POST /dtab/delegator.json", broken).await;
+    assert_eq!(answer.brief(), (400, "Malformed delegation request: {"));
+    let text = "Content-Type: text/plain\r\nContent-Length: 2\r\n\r\n{}";
+    let answer = admin.ask("POST /dtab/delegator.json", text).await;
+    assert_eq!(answer.head, "HTTP/1.1 415 Unsupported Media Type\r\nContent-Length: 0\r\n\r\n");
+    assert_eq!(admin.ask("PUT /dtab/delegator.json", "").await.status(), 405);
+    assert_eq!(admin.ask("HEAD /dtab/delegator.json?path=/a", "").await.status(), 200);
 }

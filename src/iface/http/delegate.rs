@@ -4,9 +4,8 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use super::params::Params;
 use super::{json, question};
-use crate::http1::{Request, Response};
+use crate::http1::{Params, Request, Response};
 use crate::interpreter::{DelegateRequest, Interpreter};
 use crate::name::{Dtab, Limits, NameTree, Path};
 use crate::store::{Client, Unanswered};
@@ -53,6 +52,8 @@ pub(super) async fn in_namespace(
 pub async fn by_request(interpreter: &dyn Interpreter, request: &Request, limits: &Limits, uses: Uses) -> Response {
     let asked = match request.method() {
         "GET" => by_params(&Params::of(request), limits),
+        // The admin server takes every HEAD for a GET.
+        "HEAD" if uses == Uses::RequestsDtab => by_params(&Params::of(request), limits),
         "POST" if request.header("content-type") == Some(b"application/json") => by_body(&request.body, limits),
         "POST" => return Response::with_body(415, ""),
         _ => return Response::with_body(405, ""),

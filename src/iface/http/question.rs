@@ -1,7 +1,6 @@
 //! What a request about a name asks.
 
-use super::params::Params;
-use crate::http1::Response;
+use crate::http1::{Params, Response};
 use crate::interpreter::{Interpreter, LocalDtab};
 use crate::name::{Dtab, Limits, Path};
 use crate::store::{Client, OverBudget};

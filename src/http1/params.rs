@@ -2,11 +2,11 @@
 
 use percent_encoding::percent_decode;
 
-use crate::http1::Request;
+use super::Request;
 
 /// The parameters of a request. The body of a form wins over the query; of a repeated name the first counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Params {
+pub struct Params {
     pairs: Vec<(String, String)>,
 }
 
@@ -19,7 +19,7 @@ const FORM: &[u8] = b"application/x-www-form-urlencoded";
 
 impl Params {
     /// Reads them. A broken percent-escape makes all parameters of its part absent, as in namerd.
-    pub(super) fn of(request: &Request) -> Self {
+    pub fn of(request: &Request) -> Self {
         let mut pairs = Vec::new();
         let is_form = request
             .header("content-type")
@@ -33,13 +33,18 @@ impl Params {
     }
 
     /// The value of a parameter.
-    pub(super) fn get(&self, name: &str) -> Option<&str> {
+    pub fn get(&self, name: &str) -> Option<&str> {
         self.pairs.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
-    /// Is it a watch? True for `1`, `t` and `true`, in any case of letters.
-    pub(super) fn watch(&self) -> bool {
-        self.get("watch").is_some_and(|value| matches!(value.to_lowercase().as_str(), "1" | "t" | "true"))
+    /// Is a parameter one of the words that mean yes? They are `1`, `t` and `true`, in any case of letters.
+    pub fn flag(&self, name: &str) -> bool {
+        self.get(name).is_some_and(|value| matches!(value.to_lowercase().as_str(), "1" | "t" | "true"))
+    }
+
+    /// Is it a watch?
+    pub fn watch(&self) -> bool {
+        self.flag("watch")
     }
 }
 
