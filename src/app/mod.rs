@@ -2,8 +2,10 @@
 
 mod file;
 mod parts;
+mod run;
 mod shown;
 mod with;
 
 pub use file::Config;
 pub use parts::Parts;
+pub use run::run;

@@ -33,7 +33,8 @@ use output::Output;
 
 /// Does what the command line says. The first of `args` is the name of the program.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let (mut data, mut talk) = (BufWriter::new(io::stdout().lock()), io::stderr().lock());
+    // Not locked: a serving process logs to stderr from all its threads.
+    let (mut data, mut talk) = (BufWriter::new(io::stdout()), io::stderr());
     ExitCode::from(run(args.into_iter().collect(), &mut data, &mut talk))
 }
 
@@ -60,15 +61,15 @@ fn run(args: Vec<OsString>, data: &mut dyn Write, talk: &mut dyn Write) -> u8 {
     let result = match Cli::try_parse_from([name].into_iter().chain(args)) {
         Ok(cli) => dispatch(cli, &mut output),
         Err(error) if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => {
-            output.body(error.render().to_string().as_bytes()).map_err(Failure::from)
+            output.body(error.render().to_string().as_bytes()).map(|()| 0).map_err(Failure::from)
         }
         Err(error) => {
             output.say(error.render());
             return wrong;
         }
     };
-    match result.and_then(|()| Ok(output.flush()?)) {
-        Ok(()) => 0,
+    match result.and_then(|status| Ok(output.flush().map(|()| status)?)) {
+        Ok(status) => status,
         Err(failure) if failure.is_closed_pipe() => 0,
         Err(failure) => {
             // What was said so far comes first.
@@ -85,15 +86,16 @@ fn install_crypto() {
     let _ = rustls::crypto::ring::default_provider().install_default();
 }
 
-fn dispatch(cli: Cli, output: &mut Output<'_>) -> Result<(), Failure> {
-    let Cli { config, with, validate, log_level: _, log_format: _, command } = cli;
+/// Does it; the exit status.
+fn dispatch(cli: Cli, output: &mut Output<'_>) -> Result<u8, Failure> {
+    let Cli { config, with, validate, log_level, log_format, command } = cli;
     let command = match (command, config) {
         (Some(command), _) => command,
-        (None, Some(config)) if validate => return check::run(&config, with.as_deref(), false, output),
-        (None, Some(config)) => return serve::run(&config, with.as_deref(), output),
+        (None, Some(config)) if validate => return check::run(&config, with.as_deref(), false, output).map(|()| 0),
+        (None, Some(config)) => return serve::run(&config, with.as_deref(), (log_format, &log_level), output),
         (None, None) => return Err(Failure::Text(flags::Stop::NotOneConfiguration.to_string())),
     };
-    match command {
+    let done = match command {
         Command::Check(args) => check::run(&args.config, args.with.as_deref(), args.json, output),
         Command::Version { json } => version(json, output),
         Command::Healthcheck(args) => ask(health::run(args, output)),
@@ -105,7 +107,8 @@ fn dispatch(cli: Cli, output: &mut Output<'_>) -> Result<(), Failure> {
         Command::Resolve(args) => ask(lookup::ask(Question::Resolve, args, output)),
         Command::Delegate(args) => ask(lookup::ask(Question::Delegate, args, output)),
         Command::Watch(args) => ask(while_read(lookup::watch(args, output))),
-    }
+    };
+    done.map(|()| 0)
 }
 
 /// Runs a command that asks a server.

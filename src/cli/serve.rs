@@ -2,15 +2,30 @@
 
 use std::path::Path;
 
+use super::args::LogFormat;
 use super::failure::Failure;
 use super::load::load;
 use super::output::Output;
+use crate::app;
+use crate::runtime::logs;
 
-/// Serves until the process is told to end.
-pub(super) fn run(config: &Path, with: Option<&Path>, output: &mut Output<'_>) -> Result<(), Failure> {
-    let (_config, warnings) = load(config, with)?;
+/// Serves until the process is told to end; its exit status.
+pub(super) fn run(
+    config: &Path,
+    with: Option<&Path>,
+    (format, level): (LogFormat, &str),
+    output: &mut Output<'_>,
+) -> Result<u8, Failure> {
+    let (config, warnings) = load(config, with)?;
+    let format = match format {
+        LogFormat::Text => logs::Format::Text,
+        LogFormat::Json => logs::Format::Json,
+    };
+    let level = level.parse().map_err(Failure::other)?;
+    output.flush()?;
+    let logs = logs::init(format, level).map_err(Failure::other)?;
     for warning in warnings {
-        output.say(format_args!("warning: {warning}"));
+        tracing::warn!("{warning}");
     }
-    Err(Failure::other("serving is not built yet"))
+    Ok(u8::from(!app::run(config, logs)))
 }

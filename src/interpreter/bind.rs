@@ -1,5 +1,7 @@
 //! Binding: from a path to a bound tree, by repeated lookups (finagle's Namer.scala:176-266).
 
+use std::time::Duration;
+
 use super::namers::Name;
 use super::{Bound, BoundTree};
 use crate::name::{NameTree, Path, Weighted};
@@ -10,6 +12,9 @@ const MAX_LOOKUPS: usize = 100;
 
 /// How many nodes one binding may visit, which is what stops loops through unions.
 const MAX_NODES: usize = 10_000;
+
+/// How many bytes of paths one binding may look up: a rewrite may add to the path each time.
+pub(super) const MAX_BYTES: usize = 16 << 20;
 
 /// How deep lookups and the trees inside them may nest together, which bounds what is recursed here and in encoders.
 /// 100 lookups of trees of three levels each stay below it.
@@ -30,16 +35,22 @@ pub(super) trait Lookup {
     fn lookup(&self, run: &mut Run<'_>, path: &Path) -> Reading<NameTree<Name>>;
 }
 
+/// How long the known branches of a union wait for one whose source was asked only now. namerd's sources answer at once
+/// or much later, so branches that exist appear together there; here they would appear one by one, and routers would
+/// send everything to the first for a moment.
+const TOGETHER: Duration = Duration::from_millis(100);
+
 /// Binds a tree of paths: every leaf is looked up until it is bound.
 pub(super) fn bind(names: &dyn Lookup, run: &mut Run<'_>, tree: &NameTree<Path>) -> Reading<BoundTree> {
     let tree = tree.map(|path| Name::Path(path.clone()));
-    Binder { names, run, nodes: 0, nesting: 0 }.bind(&tree, 0, None)
+    Binder { names, run, nodes: 0, bytes: 0, nesting: 0 }.bind(&tree, 0, None)
 }
 
 struct Binder<'l, 'r, 'c> {
     names: &'l dyn Lookup,
     run: &'r mut Run<'c>,
     nodes: usize,
+    bytes: usize,
     nesting: usize,
 }
 
@@ -58,7 +69,7 @@ impl Binder<'_, '_, '_> {
 
     fn bind_node(&mut self, tree: &NameTree<Name>, lookups: usize, weight: Option<f64>) -> Reading<BoundTree> {
         match tree {
-            NameTree::Leaf(Name::Path(path)) => match self.names.lookup(self.run, path) {
+            NameTree::Leaf(Name::Path(path)) => match self.look(path) {
                 Reading::Ready(found) => self.bind(&found, lookups + 1, weight),
                 Reading::Pending(wait) => Reading::Pending(wait),
                 Reading::Failed(reason) => Reading::Failed(reason),
@@ -74,6 +85,14 @@ impl Binder<'_, '_, '_> {
                 _ => self.union(branches, lookups),
             },
         }
+    }
+
+    fn look(&mut self, path: &Path) -> Reading<NameTree<Name>> {
+        self.bytes += path.bytes();
+        if self.bytes > MAX_BYTES {
+            return Reading::Failed(TOO_DEEP.into());
+        }
+        self.names.lookup(self.run, path)
     }
 
     /// The first branch that is not neg decides; a failed one fails the alt, a pending one holds it.
@@ -118,6 +137,13 @@ impl Binder<'_, '_, '_> {
                 Reading::Pending(wait) => pending = Some(pending.map_or(wait.clone(), |first| both(first, wait))),
             }
         }
+        if let Some(asked) = pending.as_ref().and_then(|wait| wait.asked)
+            && asked + TOGETHER > self.run.now()
+            && !known.is_empty()
+        {
+            self.run.again_at(asked + TOGETHER);
+            return Reading::Pending(pending.unwrap_or_default());
+        }
         match (known.len(), failure, pending) {
             (0, Some(reason), _) => return Reading::Failed(reason),
             (0, None, wait) => return Reading::Pending(wait.unwrap_or_default()),
@@ -134,9 +160,10 @@ impl Binder<'_, '_, '_> {
     }
 }
 
-/// A union is passed over when all its branches may be.
+/// A union is passed over when all its branches may be, and as fresh as its freshest one.
 fn both(first: Wait, second: Wait) -> Wait {
     Wait {
+        asked: first.asked.max(second.asked),
         pass_over_at: first.pass_over_at.zip(second.pass_over_at).map(|(a, b)| a.max(b)),
         reason: first.reason.or(second.reason),
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::addr;
-use super::bind::{Lookup, deep};
+use super::bind::{Lookup, MAX_BYTES, deep};
 use super::local::{NamespaceDtab, Shared, indexed};
 use super::namers::{Name, SystemOnly};
 use super::{AddrSource, BoundId, DelegateRequest};
@@ -58,6 +58,7 @@ struct Delegator<'d, 'r, 'c> {
     with_addresses: bool,
     run: &'r mut Run<'c>,
     nodes: usize,
+    bytes: usize,
     nesting: usize,
 }
 
@@ -100,6 +101,7 @@ impl Formula for Delegate {
             with_addresses: self.request.with_addresses,
             run,
             nodes: 0,
+            bytes: 0,
             nesting: 0,
         };
         let nop = Arc::new(Dentry::nop());
@@ -194,6 +196,10 @@ impl Delegator<'_, '_, '_> {
 
     /// One lookup: the matching dentries, else the namers. Unlike in a binding a bare `~` is shown, not passed over.
     fn look(&mut self, dentry: &Arc<Dentry>, path: &Path) -> Result<DelegateTree<Name>, Stop> {
+        self.bytes += path.bytes();
+        if self.bytes > MAX_BYTES {
+            return Err(Stop::Failed(TOO_DEEP.into()));
+        }
         let mut matching: Vec<_> = self
             .layers
             .matches(path)

@@ -214,7 +214,7 @@ impl NamespaceDtab {
         };
         match run.read(watch.cell(), ()).reading(Duration::ZERO) {
             // An alt falls through for a namer that never answered, not for a dtab that is unknown.
-            Reading::Pending(wait) => Reading::Pending(Wait { pass_over_at: None, reason: wait.reason }),
+            Reading::Pending(wait) => Reading::Pending(Wait { pass_over_at: None, ..wait }),
             reading => reading,
         }
     }

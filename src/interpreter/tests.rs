@@ -237,17 +237,31 @@ async fn a_name_without_alternative_is_waited_for_and_the_reason_is_told() {
     assert_eq!(refused.to_string(), "no answer within 30 s: connection refused at 192.0.2.1:8500");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_union_is_published_early_and_grows() {
     let world = World::new("/svc => 3*/#/t/a & 2*/#/t/b & /#/t/c");
     let watch = world.bind("/svc");
     assert_eq!(now(&watch), None);
     world.fixture.serve("/b", &[1]);
+    assert_eq!(now(&watch), None, "the others were asked only now");
+    tokio::time::advance(Duration::from_millis(100)).await;
     assert_eq!(now(&watch).as_deref(), Some("/#/t/b"));
     world.fixture.serve("/a", &[1]);
     assert_eq!(now(&watch).as_deref(), Some("3*/#/t/a & 2*/#/t/b"));
     world.fixture.presence(&path("/c")).publish(false);
     assert_eq!(now(&watch).as_deref(), Some("3*/#/t/a & 2*/#/t/b"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn branches_that_answer_promptly_appear_together() {
+    let world = World::new("/svc => /#/t/a & /#/t/b");
+    let watch = world.bind("/svc");
+    assert_eq!(now(&watch), None);
+    world.fixture.serve("/a", &[1]);
+    tokio::time::advance(Duration::from_millis(20)).await;
+    assert_eq!(now(&watch), None);
+    world.fixture.serve("/b", &[2]);
+    assert_eq!(now(&watch).as_deref(), Some("1*/#/t/a & 1*/#/t/b"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -276,6 +290,14 @@ async fn loops_of_every_shape_end_in_the_depth_error_and_do_not_cost_the_stack()
     for dtab in ["/a => /a | /a", "/a => /a & /a | /a & /b"] {
         World::new(dtab).delegate("/a").await.expect("an alt shows what fails below it");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rewrite_that_grows_the_path_ends_in_the_depth_error_before_it_takes_the_memory() {
+    let world = World::new(&format!("/a => /a/{}", "x".repeat(1 << 20)));
+    let failed = world.bind("/a").answer(Duration::from_secs(30)).await.expect_err("grows");
+    assert_eq!(failed.to_string(), "Max recursion level: 100 reached in Namer lookup");
+    world.delegate("/a").await.expect_err("grows");
 }
 
 #[tokio::test]

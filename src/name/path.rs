@@ -88,6 +88,11 @@ impl Path {
         self.elems().count()
     }
 
+    /// Bytes that it takes in memory.
+    pub fn bytes(&self) -> usize {
+        self.flat.len()
+    }
+
     /// Whether this is the path without elements.
     pub fn is_empty(&self) -> bool {
         self.flat.is_empty()

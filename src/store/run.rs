@@ -31,6 +31,8 @@ pub struct Wait {
     /// From when on a branch of an alt may be passed over in favour of a ready later one: set for a source that
     /// never had any value.
     pub pass_over_at: Option<Instant>,
+    /// When the source was first asked: one that was asked only a moment ago may be about to answer.
+    pub asked: Option<Instant>,
     /// What is waited for, for people.
     pub reason: Option<Reason>,
 }
@@ -99,7 +101,7 @@ impl<T> Snapshot<T> {
             (State::Pending, Standing::Suspended { reason, .. }) => reason.clone(),
             (State::Pending, _) => None,
         };
-        Reading::Pending(Wait { pass_over_at: Some(self.born + pass_over), reason })
+        Reading::Pending(Wait { pass_over_at: Some(self.born + pass_over), asked: Some(self.born), reason })
     }
 }
 

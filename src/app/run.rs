@@ -1,0 +1,135 @@
+//! The life of the process: ports, parts, serving, the way out.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+
+use super::{Config, Parts};
+use crate::admin::{self, AdminState, Pages};
+use crate::iface::{Core, IfaceMetrics};
+use crate::runtime::logs::LogControl;
+use crate::runtime::{
+    Connections, Drain, Endpoint, Plan, Readiness, Watchdog, bind_all, drain_all, handle_signals,
+    raise_descriptor_limit,
+};
+use crate::telemetry::{
+    ConnectionCounts, Evaluations, Legacy, MetricsSetup, Process, ReadinessState, ServerStats, Tables,
+};
+
+/// How long a silent storage may hold readiness back.
+const STORAGE_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Descriptors kept for files, backends and the admin server when `limits.connections` says nothing.
+const RESERVED_DESCRIPTORS: usize = 256;
+
+/// Stack of the runtime's threads: room for what a configuration or a dtab may nest.
+const STACK: usize = 4 << 20;
+
+/// Serves a configuration until the process is told to end. True after a clean drain; false if something could not be
+/// started, or a client not be answered in time.
+pub fn run(config: Config, logs: LogControl) -> bool {
+    let process = Process::new();
+    tracing::info!("rosterd {}", env!("CARGO_PKG_VERSION"));
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().thread_stack_size(STACK).build();
+    let served = match runtime {
+        Ok(runtime) => runtime.block_on(serve(config, logs, process)),
+        Err(error) => Err(format!("cannot start threads: {error}")),
+    };
+    served.unwrap_or_else(|problem| {
+        tracing::error!("{problem}");
+        false
+    })
+}
+
+async fn serve(config: Config, logs: LogControl, process: Process) -> Result<bool, String> {
+    let descriptors = raise_descriptor_limit();
+    // Every port before any work: a start that fails must not have touched a backend.
+    let endpoints = std::iter::once(admin_endpoint(&config))
+        .chain(config.interfaces.iter().enumerate().map(|(place, interface)| interface.endpoint(place)));
+    let mut listeners = bind_all(endpoints.collect()).map_err(|error| error.to_string())?.into_iter();
+    let admin_listener = listeners.next().ok_or("no listener for the admin server")?;
+    let readiness = Readiness::new();
+    let started = readiness.pending("start");
+    let parts = Parts::build(&config)?;
+    let Config { admin, storage, namers: _, interfaces, telemetry, own, shown } = config;
+
+    let drain = Drain::new();
+    let _signals = handle_signals(drain.clone()).map_err(|error| format!("cannot handle signals: {error}"))?;
+    let _watchdog = Watchdog::start();
+    let answered = parts.storage.clone();
+    let _storage = readiness.await_at_most(format!("storage {}", storage.kind), STORAGE_PATIENCE, async move {
+        answered.answered().await;
+    });
+
+    let limit = own.limits.connections.map_or(descriptors.saturating_sub(RESERVED_DESCRIPTORS), |limit| limit as usize);
+    let connections = Connections::new(limit.max(1));
+    let admin_connections = Connections::new(admin::MOST_CONNECTIONS);
+    let legacy = Legacy::default();
+    let mut metrics = MetricsSetup::new(legacy.clone());
+    process.register(&mut metrics);
+    register(&mut metrics, &parts, &readiness, &connections, &admin_connections);
+    let core = Core {
+        interpreter: Arc::new(parts.interpreter.clone()),
+        storage: parts.storage.clone(),
+        limits: own.limits.clone(),
+        fixes: own.fixes.clone(),
+        connections,
+        drain: drain.clone(),
+        legacy: legacy.clone(),
+        metrics: IfaceMetrics::register(&mut metrics.own),
+    };
+    let plan = Plan { lame_duck: own.drain.lame_duck, spread: own.drain.spread, grace: admin.shutdown_grace };
+    plan.announce();
+
+    admin_listener.announce();
+    let admin = admin::serve(
+        admin_listener,
+        AdminState {
+            readiness: readiness.clone(),
+            logs,
+            metrics: metrics.finish(),
+            telemeters: telemetry.into_iter().map(|block| block.config).collect(),
+            config: shown,
+            process,
+            pages: Pages::default().with_namers(parts.interpreter.namers()).with_storage(&parts.storage),
+            security: admin.security,
+            socket_options: admin.socket_options,
+            connections: admin_connections,
+            stats: ServerStats::new(legacy.scope("adminhttp")),
+        },
+        drain.clone(),
+    );
+    let mut servers = JoinSet::new();
+    for (interface, listener) in interfaces.iter().zip(listeners) {
+        listener.announce();
+        servers.spawn(interface.serve(&core, listener));
+    }
+    drop(core);
+    drop(started);
+    Ok(drain_all(&drain, plan, &readiness, servers, admin).await)
+}
+
+fn admin_endpoint(config: &Config) -> Endpoint {
+    let admin = &config.admin;
+    let options = admin.socket_options.clone();
+    Endpoint { what: "http".to_owned(), key: "admin".to_owned(), address: admin.address, options }
+}
+
+fn register(
+    metrics: &mut MetricsSetup,
+    parts: &Parts,
+    readiness: &Readiness,
+    interfaces: &Arc<Connections>,
+    admin: &Arc<Connections>,
+) {
+    let (bindings, addresses) = (parts.interpreter.clone(), parts.interpreter.clone());
+    let tables = Tables::default()
+        .with("bindings", move || bindings.usage().0)
+        .with("address sets", move || addresses.usage().1);
+    metrics.own.register_collector(Box::new(tables));
+    metrics.own.register_collector(Box::new(Evaluations(parts.evaluators.clone())));
+    metrics.own.register_collector(Box::new(ReadinessState(readiness.clone())));
+    let connections = ConnectionCounts::default().with("interfaces", interfaces.clone()).with("admin", admin.clone());
+    metrics.own.register_collector(Box::new(connections));
+}
