@@ -4,5 +4,8 @@ mod cases;
 mod configs;
 mod docs;
 mod fuzz_entries;
+mod golden_http;
 mod name_values;
+mod starting;
+mod support;
 mod tables;

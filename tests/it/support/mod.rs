@@ -1,0 +1,18 @@
+//! What stories about a running rosterd share: the process itself, and a client that shows bytes as they are on the wire.
+
+mod process;
+mod wire;
+
+pub use process::{Rosterd, folder};
+pub use wire::{Chunk, Head, Wire, get, request};
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// How long a test waits for what must come. Long enough for a busy machine; what must *not* come has waits of its own.
+pub const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A file of this repository.
+pub fn in_project(path: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(path)
+}

@@ -1,0 +1,201 @@
+//! Starts the real binary, learns its ports from what it says, and ends it.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+use super::{PATIENCE, wire};
+
+/// An empty folder that goes away with the test.
+pub fn folder() -> TempDir {
+    tempfile::tempdir().expect("a temporary folder can be made")
+}
+
+/// A running rosterd, stopped when it goes out of scope.
+pub struct Rosterd {
+    child: Child,
+    output: Arc<Output>,
+    ports: Vec<(String, u16)>,
+    _folder: TempDir,
+}
+
+/// All lines of stdout and stderr so far, in the order in which they came.
+#[derive(Default)]
+struct Output {
+    lines: Mutex<Vec<String>>,
+    grown: Condvar,
+}
+
+impl Rosterd {
+    /// Starts rosterd with this configuration in a folder of its own and waits until it is ready.
+    ///
+    /// Ports should be 0. A configuration without `admin:` gets one on port 0.
+    pub fn start(config: &str) -> Self {
+        Self::start_in(folder(), config)
+    }
+
+    /// As [`Rosterd::start`], in a folder whose files the configuration may name, also relative to it.
+    pub fn start_in(folder: TempDir, config: &str) -> Self {
+        let mut started = Self::spawn(folder, config);
+        started.learn_ports(config);
+        started.wait_until_ready();
+        started
+    }
+
+    /// Starts rosterd with a configuration that it must refuse: its exit status and all it said.
+    pub fn refused(config: &str) -> (ExitStatus, String) {
+        let mut started = Self::spawn(folder(), config);
+        let status = started.wait(PATIENCE).unwrap_or_else(|| panic!("rosterd runs on:\n{}", started.output()));
+        (status, started.output())
+    }
+
+    fn spawn(folder: TempDir, config: &str) -> Self {
+        let file = folder.path().join("rosterd.yaml");
+        let admin = if config.lines().any(|line| line.starts_with("admin:")) { "" } else { "admin: {port: 0}\n" };
+        std::fs::write(&file, format!("{admin}{config}")).expect("the folder is writable");
+        let mut child = Command::new(env!("CARGO_BIN_EXE_rosterd"))
+            .arg(&file)
+            .current_dir(folder.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the binary under test exists");
+        let output = Arc::new(Output::default());
+        Output::collect(&output, child.stdout.take().expect("stdout is piped"));
+        Output::collect(&output, child.stderr.take().expect("stderr is piped"));
+        Self { child, output, ports: Vec::new(), _folder: folder }
+    }
+
+    /// Ports as namerd announces them: `serving http on /127.0.0.1:9991` is the admin server, then one line per interface.
+    fn learn_ports(&mut self, config: &str) {
+        let interfaces = interfaces_in(config);
+        let announced = |lines: &[String]| lines.iter().filter_map(|line| announcement(line)).collect::<Vec<_>>();
+        let deadline = Instant::now() + PATIENCE;
+        let mut lines = self.output.lines.lock();
+        loop {
+            self.ports = announced(&lines);
+            if self.ports.len() > interfaces {
+                return;
+            }
+            let exited = self.child.try_wait().expect("the child is ours");
+            if exited.is_some() || Instant::now() > deadline {
+                let state = exited.map_or("says too little".to_owned(), |status| format!("ended with {status}"));
+                panic!("rosterd {state} instead of announcing {} ports:\n{}", interfaces + 1, lines.join("\n"));
+            }
+            self.output.grown.wait_for(&mut lines, Duration::from_millis(50));
+        }
+    }
+
+    fn wait_until_ready(&mut self) {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let answer = wire::get(self.admin(), "/ready");
+            if answer.head.status() == 200 {
+                return;
+            }
+            assert!(Instant::now() < deadline, "rosterd is not ready: {answer:?}\n{}", self.output());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// The port of the admin server.
+    pub fn admin(&self) -> u16 {
+        self.port("admin")
+    }
+
+    /// The port of the HTTP controller.
+    pub fn http(&self) -> u16 {
+        self.port("io.l5d.httpController")
+    }
+
+    /// The port of the first interface of this kind.
+    pub fn port(&self, kind: &str) -> u16 {
+        let found = self.ports.iter().find(|(known, _)| known == kind);
+        found.unwrap_or_else(|| panic!("no {kind} among {:?}", self.ports)).1
+    }
+
+    /// Everything rosterd said so far.
+    pub fn output(&self) -> String {
+        self.output.lines.lock().join("\n")
+    }
+
+    /// Waits until rosterd has said this.
+    pub fn wait_for_output(&self, text: &str) {
+        let deadline = Instant::now() + PATIENCE;
+        let mut lines = self.output.lines.lock();
+        while !lines.iter().any(|line| line.contains(text)) {
+            let late = self.output.grown.wait_until(&mut lines, deadline).timed_out();
+            assert!(!late, "rosterd never said {text:?}:\n{}", lines.join("\n"));
+        }
+    }
+
+    /// Sends a signal.
+    pub fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).expect("the child is not reaped yet");
+    }
+
+    /// The exit status, if rosterd ends within this time.
+    pub fn wait(&mut self, limit: Duration) -> Option<ExitStatus> {
+        let deadline = Instant::now() + limit;
+        loop {
+            if let Some(status) = self.child.try_wait().expect("the child is ours") {
+                return Some(status);
+            }
+            if Instant::now() > deadline {
+                return None;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+impl Drop for Rosterd {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            writeln!(std::io::stderr(), "-- rosterd said:\n{}", self.output()).ok();
+        }
+        if self.wait(Duration::ZERO).is_some() {
+            return;
+        }
+        self.signal(Signal::TERM);
+        if self.wait(Duration::from_secs(5)).is_none() {
+            self.child.kill().ok();
+            self.child.wait().ok();
+        }
+    }
+}
+
+impl Output {
+    /// Ends with the stream, thus with the process.
+    fn collect(output: &Arc<Self>, stream: impl Read + Send + 'static) {
+        let output = output.clone();
+        std::thread::spawn(move || {
+            for line in BufReader::new(stream).split(b'\n').map_while(Result::ok) {
+                output.lines.lock().push(String::from_utf8_lossy(&line).into_owned());
+                output.grown.notify_all();
+            }
+        });
+    }
+}
+
+/// `… serving http on /127.0.0.1:9991` → (`admin`, 9991); `… serving KIND interface on /127.0.0.1:4180` → (KIND, 4180).
+fn announcement(line: &str) -> Option<(String, u16)> {
+    let (what, address) = line.split_once("serving ")?.1.rsplit_once(" on ")?;
+    let port = address.trim_end().rsplit_once(':')?.1.parse().ok()?;
+    let kind = match what {
+        "http" | "https" => "admin",
+        other => other.strip_suffix(" interface")?,
+    };
+    Some((kind.to_owned(), port))
+}
+
+fn interfaces_in(config: &str) -> usize {
+    let config: serde_yaml::Value = serde_yaml::from_str(config).expect("the test's configuration is YAML");
+    config.get("interfaces").and_then(serde_yaml::Value::as_sequence).map_or(0, Vec::len)
+}
