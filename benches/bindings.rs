@@ -5,7 +5,7 @@
 
 #![expect(clippy::print_stdout, reason = "a bench tells what it measured")]
 
-#[allow(dead_code, reason = "shared with the tests")]
+#[allow(dead_code, unused_imports, reason = "shared with the tests")]
 #[path = "../tests/it/support/mod.rs"]
 mod support;
 

@@ -6,7 +6,7 @@
 
 #![expect(clippy::print_stdout, reason = "a bench tells what it measured")]
 
-#[allow(dead_code, reason = "shared with the tests")]
+#[allow(dead_code, unused_imports, reason = "shared with the tests")]
 #[path = "../tests/it/support/mod.rs"]
 mod support;
 
@@ -95,8 +95,11 @@ fn requests_per_second(port: u16, target: &str) -> f64 {
 fn whole_length(read: &[u8]) -> Option<usize> {
     let text = std::str::from_utf8(read).ok()?;
     let head = text.find("\r\n\r\n")? + 4;
-    let length = text.lines().find_map(|line| line.to_ascii_lowercase().strip_prefix("content-length: ")?.parse().ok());
-    Some(head + length.unwrap_or_else(|| panic!("no length in {text}")))
+    let length = text.lines().find_map(|line| {
+        let lower = line.to_ascii_lowercase();
+        lower.strip_prefix("content-length: ")?.parse::<usize>().ok()
+    });
+    Some(head + length.expect("answers to one-shot requests have a length"))
 }
 
 /// This program once more, as the server to compare with.

@@ -1,6 +1,7 @@
 //! Stories a user would tell, one module each.
 
 mod cases;
+mod coming_and_going;
 mod configs;
 mod docs;
 mod fuzz_entries;

@@ -47,6 +47,14 @@ impl Rosterd {
         started
     }
 
+    /// Bytes of memory that are resident, as the kernel counts them.
+    pub fn resident(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).expect("the process runs");
+        let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("the kernel tells");
+        let kilobytes = line.split_whitespace().nth(1).and_then(|number| number.parse::<u64>().ok());
+        kilobytes.expect("a number of kB") << 10
+    }
+
     /// Starts rosterd with a configuration that it must refuse: its exit status and all it said.
     pub fn refused(config: &str) -> (ExitStatus, String) {
         let mut started = Self::spawn(folder(), config);
@@ -100,7 +108,7 @@ impl Rosterd {
                 return;
             }
             assert!(Instant::now() < deadline, "rosterd is not ready: {answer:?}\n{}", self.output());
-            std::thread::sleep(Duration::from_millis(20));
+            std::thread::sleep(Duration::from_millis(5));
         }
     }
 
