@@ -310,7 +310,8 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Connection<IO> {
             Ok(reader) => reader,
             Err(error) => return Ok(Err(error)),
         };
-        if expects && self.input.is_empty() {
+        if expects {
+            // Even if the body is on its way already: namerd does, and it costs nothing.
             self.output.push(b"HTTP/1.1 100 Continue\r\n\r\n");
         }
         self.flush().await?;
