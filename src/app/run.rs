@@ -73,7 +73,7 @@ async fn serve(config: Config, logs: LogControl, process: Process) -> Result<boo
         interpreter: Arc::new(parts.interpreter.clone()),
         storage: parts.storage.clone(),
         limits: own.limits.clone(),
-        fixes: own.fixes.clone(),
+        fixes: own.fixes,
         connections,
         drain: drain.clone(),
         legacy: legacy.clone(),
