@@ -2,6 +2,7 @@
 
 mod cases;
 mod coming_and_going;
+mod commands;
 mod configs;
 mod docs;
 mod fuzz_entries;

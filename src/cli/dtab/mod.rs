@@ -98,7 +98,7 @@ async fn fetch(client: &Client, namespace: &str) -> Result<Stored, Failure> {
 fn given(file: &FilePath, output: &mut Output<'_>) -> Result<text::Given, Failure> {
     let given = text::read(file)?;
     if let Some(doubt) = &given.doubt {
-        output.say(format_args!("{}: {doubt}", file.display()));
+        output.say(format_args!("{}: {doubt}", text::name(file)));
     }
     Ok(given)
 }

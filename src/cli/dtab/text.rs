@@ -53,12 +53,18 @@ enum Json {
     Bare(Vec<Entry>),
 }
 
-/// Reads and checks the dtab in `file`; `-` is standard input.
+/// What messages call the file; `-` is standard input.
+pub(super) fn name(file: &FilePath) -> String {
+    if file == FilePath::new("-") { "standard input".to_owned() } else { file.display().to_string() }
+}
+
+/// Reads and checks the dtab in `file`.
 pub(super) fn read(file: &FilePath) -> Result<Given, Failure> {
-    let (name, bytes) = if file == FilePath::new("-") {
-        ("standard input".to_owned(), read_bounded(std::io::stdin().lock()))
+    let name = name(file);
+    let bytes = if file == FilePath::new("-") {
+        read_bounded(std::io::stdin().lock())
     } else {
-        (file.display().to_string(), std::fs::File::open(file).and_then(read_bounded))
+        std::fs::File::open(file).and_then(read_bounded)
     };
     let bytes = bytes.map_err(|error| Failure::other(format_args!("cannot read {name}: {error}")))?;
     let text = String::from_utf8(bytes).map_err(|error| {
