@@ -48,7 +48,7 @@ fn what_the_readme_shows_is_what_comes_out() {
     let readme = fs::read_to_string(in_project("README.md")).expect("there is one");
     let shown = |what: &str| assert!(readme.contains(what), "not in the README:\n{what}");
 
-    shown(&get(rosterd.http(), "/api/1/resolve/default?path=/svc/web").text());
+    shown(get(rosterd.http(), "/api/1/resolve/default?path=/svc/web").text());
 
     let web = fs::read_to_string(disco.join("web")).expect("copied");
     fs::write(disco.join("web"), web + "127.0.0.1 9003\n").expect("writable");
