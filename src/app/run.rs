@@ -99,8 +99,6 @@ async fn serve(config: Config, logs: LogControl, process: Process) -> Result<boo
             socket_options: admin.socket_options,
             connections: admin_connections,
             stats: ServerStats::new(legacy.scope("adminhttp")),
-            interpreter: core.interpreter.clone(),
-            limits: own.limits.names,
         },
         drain.clone(),
     );
