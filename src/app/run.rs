@@ -93,6 +93,8 @@ async fn serve(config: Config, logs: LogControl, process: Process) -> Result<boo
             config: shown,
             process,
             pages: Pages::default().with_namers(parts.interpreter.namers()).with_storage(&parts.storage),
+            interpreter: core.interpreter.clone(),
+            limits: own.limits.names,
             security: admin.security,
             socket_options: admin.socket_options,
             connections: admin_connections,
