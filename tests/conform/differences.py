@@ -3,8 +3,9 @@
 differences.yaml: a list of {id, decision, expect}. An entry or case listed there must *fail* against what was recorded and
 *pass* against `expect`; either of the two otherwise is a failure, so that the list can neither hide a defect nor grow stale.
 
-not-built.txt: one word a line, `#` starts a comment: a kind (namer, transformer, interface, telemeter) that the server does
-not have yet; the cases and entries that need it are skipped, and it is left out of the configurations.
+not-built.txt: one thing a line, `#` starts a comment: a kind (namer, transformer, interface, telemeter) that the server does
+not have yet; the cases and entries that need it are skipped, and it is left out of the configurations. Or FILE/ENTRY of a
+recording: what that entry asks for is missing; it must fail, and counts as skipped.
 """
 import pathlib
 import re

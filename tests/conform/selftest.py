@@ -179,6 +179,12 @@ class Golden(unittest.TestCase):
         status, rows, _ = golden([NAMES, CONSUL])
         self.assertEqual((0, "skipped"), (status, rows["g/consul"]["result"]))
 
+    def test_an_entry_that_is_not_built_must_fail(self):
+        status, rows, _ = golden([REFUSED], (), "--without", "g/refused")
+        self.assertEqual((0, "skipped"), (status, rows["g/refused"]["result"]))
+        self.assertEqual(1, golden([NAMES], (), "--without", "g/names")[0])
+        self.assertEqual(2, golden([NAMES], (), "--without", "g/nope")[0])
+
     def test_a_request_cut_in_the_recording_is_sent_at_its_length(self):
         self.assertEqual(5000, len(G.whole_request(CUT["request"])))
         self.assertTrue(G.whole_request("GET / HTTP/1.1\r\nX-Long: bb...<100 bytes in all>").endswith("b\r\n\r\n"))

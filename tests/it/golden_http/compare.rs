@@ -24,7 +24,7 @@ impl Exchange {
     pub fn read(wire: &mut Wire, head: Head, entry: &Entry) -> Self {
         let body = if entry.is_head() { Vec::new() } else { wire.body(&head) };
         let awaited = entry.response.extra_bytes.is_some() || entry.response.connection_closed_by_server;
-        let extra = wire.rest(Duration::from_millis(if awaited { 1500 } else { 150 }));
+        let extra = wire.rest(Duration::from_millis(if awaited { 1500 } else { 50 }));
         Self { head, body, extra, closed: wire.closed() }
     }
 }

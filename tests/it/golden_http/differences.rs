@@ -110,7 +110,7 @@ impl Text {
     }
 }
 
-/// The kinds that rosterd does not have yet.
+/// What rosterd does not have yet: kinds, and what certain entries of recordings ask for.
 pub fn not_built() -> BTreeSet<String> {
     let text = read("not-built.txt");
     let kinds = text.lines().filter_map(|line| line.split('#').next()).map(str::trim);
