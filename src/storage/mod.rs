@@ -117,9 +117,9 @@ pub trait StorageConfig: fmt::Debug + Send + Sync {
 // === impl VersionedDtab ===
 
 impl VersionedDtab {
-    /// Indexes a table that was read from, or written to, the store under `version`.
-    pub fn new(dtab: Dtab, version: Bytes) -> Self {
-        Self { dtab: Arc::new(IndexedDtab::new(dtab)), version }
+    /// A table that was read from, or written to, the store under `version`.
+    pub fn new(dtab: Arc<IndexedDtab>, version: Bytes) -> Self {
+        Self { dtab, version }
     }
 
     /// The table.

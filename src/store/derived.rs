@@ -12,7 +12,7 @@ use super::evaluator::{Evaluate, Evaluator};
 use super::run::{Context, Dependencies};
 use super::{Cell, Client, Evaluators, Reading, Run};
 
-/// A run that panicked has lost track of what it read, so it is repeated after this time.
+/// A run that panicked has lost track of what it read, so it is repeated after this time, or as soon as somebody asks.
 const RETRY_AFTER_PANIC: Duration = Duration::from_secs(30);
 
 /// A pure function over cells.
@@ -93,6 +93,8 @@ impl<F: Formula> Evaluate for Node<F> {
         let outcome =
             catch_unwind(AssertUnwindSafe(|| dependencies.run(&self.context, |run| self.formula.compute(run))));
         let Ok((reading, again_at)) = outcome else {
+            // Not even an earlier success counts: it would pass for one that depends on nothing and never changes.
+            *dependencies = Dependencies::default();
             self.evaluator.count_panic();
             self.evaluator.wake_at(Instant::now() + RETRY_AFTER_PANIC, self.context.key);
             self.cell.fail("internal error: the evaluation panicked; please report it with the log");

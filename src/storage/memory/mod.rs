@@ -11,13 +11,16 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 
 use super::{Storage, StorageError, VersionedDtab};
-use crate::name::Dtab;
+use crate::name::{Dtab, IndexedDtab};
 use crate::store::{Cell, Client, Live, Observer, OverBudget, Policy, Table, Watch};
 
 pub use config::MemoryConfig;
 
 /// How many namespaces may be watched at once, missing ones included. Namespaces that exist are not limited.
 const WATCHED: usize = 100_000;
+
+/// A table with more entries is not indexed on the runtime's own threads.
+const BLOCKING_FROM: usize = 5_000;
 
 type DtabCell = Arc<Cell<Option<VersionedDtab>>>;
 
@@ -63,7 +66,7 @@ impl MemoryStorage {
         {
             let mut spaces = shelf.spaces.lock();
             for (namespace, dtab) in namespaces {
-                spaces.entry(namespace).or_default().store(dtab);
+                spaces.entry(namespace).or_default().store(Arc::new(IndexedDtab::new(dtab)));
             }
             shelf.names.publish(existing(&spaces));
         }
@@ -105,6 +108,7 @@ impl Storage for MemoryStorage {
     }
 
     async fn create(&self, namespace: &str, dtab: Dtab) -> Result<Bytes, StorageError> {
+        let dtab = index(dtab).await;
         self.write(namespace, |space| match space.stored {
             Some(_) => Err(StorageError::AlreadyExists(namespace.to_owned())),
             None => Ok(space.store(dtab)),
@@ -112,6 +116,7 @@ impl Storage for MemoryStorage {
     }
 
     async fn update(&self, namespace: &str, dtab: Dtab, version: &[u8]) -> Result<Bytes, StorageError> {
+        let dtab = index(dtab).await;
         self.write(namespace, |space| {
             space.expect_version(namespace, Some(version))?;
             Ok(space.store(dtab))
@@ -119,6 +124,7 @@ impl Storage for MemoryStorage {
     }
 
     async fn put(&self, namespace: &str, dtab: Dtab) -> Result<Bytes, StorageError> {
+        let dtab = index(dtab).await;
         self.write(namespace, |space| Ok(space.store(dtab)))
     }
 
@@ -143,6 +149,16 @@ impl fmt::Debug for MemoryStorage {
 
 impl Live for Shelf {}
 
+/// Indexes a table before the lock is taken: one client's large table must not hold up what the others write and read.
+async fn index(dtab: Dtab) -> Arc<IndexedDtab> {
+    if dtab.len() < BLOCKING_FROM {
+        return Arc::new(IndexedDtab::new(dtab));
+    }
+    let again = dtab.clone();
+    let indexed = tokio::task::spawn_blocking(move || IndexedDtab::new(dtab)).await;
+    Arc::new(indexed.unwrap_or_else(|_| IndexedDtab::new(again)))
+}
+
 fn existing(spaces: &BTreeMap<String, Space>) -> BTreeSet<String> {
     spaces.iter().filter(|(_, space)| space.stored.is_some()).map(|(namespace, _)| namespace.clone()).collect()
 }
@@ -162,7 +178,7 @@ impl Default for Space {
 }
 
 impl Space {
-    fn store(&mut self, dtab: Dtab) -> Bytes {
+    fn store(&mut self, dtab: Arc<IndexedDtab>) -> Bytes {
         let counter = self.stored.map_or(1, |counter| counter.wrapping_add(1));
         self.stored = Some(counter);
         let version = version_bytes(counter);

@@ -112,6 +112,21 @@ async fn a_panicking_formula_fails_its_own_cell_and_nothing_else() {
     assert_eq!(sum.answer(Duration::from_secs(1)).await.map(|(value, _)| *value), Ok(2));
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_formula_that_worked_before_it_panicked_is_not_stuck_with_its_last_value() {
+    let (a, b, runs) = (Cell::ready(1), Cell::ready(2), Arc::default());
+    let (_table, sum) = sums(&a, &b, &runs);
+    assert_eq!(value(&sum), Some(3));
+    let mailbox = Mailbox::new();
+    let (_, _subscription) = sum.subscribe(&mailbox, Key(5));
+    b.publish(13);
+    assert_eq!(value(&sum), Some(3), "watchers keep the last good value");
+    b.publish(1);
+    // Nobody asks: the watcher is told all the same.
+    tokio::time::timeout(RETRY_AFTER_PANIC * 2, mailbox.marked()).await.expect("told");
+    assert_eq!(value(&sum), Some(2));
+}
+
 /// Becomes ready by the clock alone.
 struct Ripe(tokio::time::Instant);
 

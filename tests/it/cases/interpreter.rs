@@ -173,7 +173,7 @@ impl World {
             None => {
                 let dtab = Dtab::parse(dtab).expect("dtab");
                 let version = Bytes::from(dtab.to_string());
-                self.dtab.publish(Some(VersionedDtab::new(dtab, version)));
+                self.dtab.publish(Some(VersionedDtab::new(Arc::new(dtab.into()), version)));
             }
         }
     }
