@@ -42,6 +42,8 @@ const LARGE_BODIES: usize = 64;
 const BLOCKING_FROM: usize = 256 << 10;
 /// Answers to pipelined requests are collected up to this size.
 const FLUSH_FROM: usize = 64 << 10;
+/// An encoded body of this size cannot unpack to much: at most a thousand times as much.
+const INLINE_CODED: usize = 1 << 10;
 const READ_SIZE: usize = 4 << 10;
 
 /// What answers requests.
@@ -240,16 +242,19 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Connection<IO> {
             }
         }
         let began = Instant::now();
-        let mut call = Box::pin(service.call(request));
-        let response = match call.as_mut().now_or_never() {
-            Some(response) => response,
-            None => {
-                self.flush().await?;
-                self.wait_for(call).await?
-            }
-        };
+        let response = self.call(service, request).await?;
         self.server.stats.answered(response.status, began.elapsed());
         self.respond(response, alive, head, coding).await
+    }
+
+    /// Has a request answered. Nothing of that is left afterwards: an answer may be a watch, which lasts for days.
+    async fn call<S: Service>(&mut self, service: &S, request: Request) -> Result<Response, End> {
+        let mut call = Box::pin(service.call(request));
+        if let Some(response) = call.as_mut().now_or_never() {
+            return Ok(response);
+        }
+        self.flush().await?;
+        self.wait_for(call).await
     }
 
     /// Waits for an answer. A client that goes away gives up its question.
@@ -449,7 +454,10 @@ async fn encode(coding: Coding, body: Bytes) -> Bytes {
 }
 
 async fn decode(name: Vec<u8>, body: Bytes, limit: usize) -> Result<Bytes, BodyError> {
-    // Even a small body may unpack to a large one.
+    if body.len() <= INLINE_CODED {
+        return coding::decode(&name, body, limit);
+    }
+    // Even a body of some kilobytes may unpack to a large one.
     tokio::task::spawn_blocking(move || coding::decode(&name, body, limit)).await.unwrap_or(Err(BodyError::BadCoding))
 }
 

@@ -312,3 +312,14 @@ async fn a_client_that_does_not_read_gets_the_last_chunk_or_is_cut() {
     talk.drain.enter(Phase::EndStreams);
     tokio::time::timeout(Duration::from_secs(5), talk.drain.finished(Phase::EndStreams)).await.expect("cut");
 }
+
+/// Tens of thousands of watches are one such future each, and little else.
+#[tokio::test]
+async fn a_connection_stays_small() {
+    let stats = ServerStats::with_streams(Legacy::default().scope("s"));
+    let settings = Arc::new(Server::new(1000, stats, Drain::new(), Phase::Close));
+    let service = Arc::new(Echo { lines: parking_lot::Mutex::new(None) });
+    let (near, _far) = tokio::io::duplex(1);
+    let size = size_of_val(&serve(near, SocketAddr::from(([192, 0, 2, 1], 4321)), service, settings));
+    assert!(size <= 4096, "{size} bytes");
+}

@@ -6,6 +6,8 @@ use std::path::Path as Folder;
 mod config;
 #[path = "../../fuzz/entries/dtab.rs"]
 mod dtab;
+#[path = "../../fuzz/entries/http1.rs"]
+mod http1;
 #[path = "../../fuzz/entries/path.rs"]
 mod path;
 
@@ -39,6 +41,11 @@ fn no_seed_of_the_config_target_breaks_the_reader() {
 #[test]
 fn no_seed_of_the_dtab_target_breaks_the_reader() {
     over_seeds("dtab", dtab::run);
+}
+
+#[test]
+fn no_seed_of_the_http1_target_breaks_the_server() {
+    over_seeds("http1", http1::run);
 }
 
 #[test]
