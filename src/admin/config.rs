@@ -42,11 +42,7 @@ impl FromNode for AdminConfig {
             let ip = fields.or("ip", default.address.ip());
             let Port(port) = fields.or("port", Port(default.address.port()));
             let _: (Option<Port>, Option<u32>) = (fields.opt("httpIdentifierPort"), fields.opt("workerThreads"));
-            for key in ["httpIdentifierPort", "workerThreads"] {
-                if fields.node(key).is_some() {
-                    report.warn(fields.span_of(key), format!("{key} has no effect"));
-                }
-            }
+            fields.without_effect(&["httpIdentifierPort", "workerThreads"], "");
             Some(Self {
                 address: SocketAddr::new(ip, port),
                 socket_options: fields.or("socketOptions", default.socket_options),

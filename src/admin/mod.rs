@@ -15,6 +15,7 @@
 //! | `/logging.json` | log levels; POST `logger`, `level` sets one |
 //! | `/dtab/delegator.json` | how a path is looked up under the dtab of the request |
 //! | `/namer_state/….json`, `/storage/….json` | state of namers and of the storage |
+//! | `/limits.json` | limits, their use, and what they refused |
 //!
 //! Answers are made from what is there already: none but the delegation, which takes two seconds at most, waits for a
 //! backend, a storage or the work of the interfaces.
@@ -35,18 +36,16 @@ pub use pages::Pages;
 
 use crate::config::SocketOptions;
 use crate::http1;
+use crate::iface::NameReader;
 use crate::interpreter::Interpreter;
-use crate::name::Limits;
 use crate::runtime::logs::LogControl;
-use crate::runtime::{Connections, Drain, Listener, Phase, Readiness, accept};
+use crate::runtime::{Connections, Drain, LimitCounts, Listener, Phase, Readiness, accept};
 use crate::telemetry::{Metrics, Process, ServerStats, TelemeterConfig};
 use routes::Routes;
 
 /// Connections that the admin server takes unless told otherwise: its clients are few.
 pub const MOST_CONNECTIONS: usize = 1_024;
 
-/// As in namerd. What it reads are log levels and dtabs to try.
-const MOST_BODY_BYTES: usize = 5 << 20;
 /// A client that says nothing for so long is forgotten, so that forgotten clients do not use up the connections.
 const IDLE: Duration = Duration::from_secs(600);
 
@@ -68,8 +67,12 @@ pub struct AdminState {
     pub pages: Pages,
     /// Who explains names for `/dtab/delegator.json`.
     pub interpreter: Arc<dyn Interpreter>,
-    /// What the dtab and the path of such a request may be.
-    pub limits: Limits,
+    /// Reads the dtab and the path of such a request.
+    pub names: NameReader,
+    /// `limits.bodyBytes`
+    pub body_bytes: usize,
+    /// What limits refused.
+    pub limits: LimitCounts,
     /// Which paths are served; none = all.
     pub security: Option<Security>,
     /// `socketOptions`, for the timeouts.
@@ -84,7 +87,8 @@ pub struct AdminState {
 /// for the drain.
 pub async fn serve(listener: Listener, state: AdminState, drain: Drain) {
     let connections = state.connections.clone();
-    let mut server = http1::Server::new(MOST_BODY_BYTES, state.stats.clone(), drain.clone(), Phase::Done);
+    let mut server = http1::Server::new(state.body_bytes, state.stats.clone(), drain.clone(), Phase::Done);
+    server.limits = state.limits.clone();
     server.read_timeout = Some(state.socket_options.read_timeout.unwrap_or(IDLE));
     server.write_timeout = state.socket_options.write_timeout;
     let (server, routes) = (Arc::new(server), Arc::new(Routes::new(state, drain.clone())));

@@ -51,8 +51,8 @@ impl Service for Routes {
             return Response::with_body(404, "");
         }
         if path == DELEGATOR {
-            let AdminState { interpreter, limits, .. } = &self.state;
-            return delegate::by_request(&**interpreter, &request, limits, Uses::RequestsDtab).await;
+            let AdminState { interpreter, names, .. } = &self.state;
+            return delegate::by_request(&**interpreter, &request, names, Uses::RequestsDtab).await;
         }
         self.answer(&path, &request)
     }

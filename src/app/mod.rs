@@ -1,6 +1,7 @@
 //! The server assembled: file → parts → ports.
 
 mod file;
+mod limits;
 mod parts;
 mod run;
 mod shown;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 
+use super::limits::Limits;
 use super::{Config, Parts};
 use crate::admin::{self, AdminState, Pages};
 use crate::iface::{Core, IfaceMetrics};
@@ -19,9 +20,6 @@ use crate::telemetry::{
 
 /// How long a silent storage may hold readiness back.
 const STORAGE_PATIENCE: Duration = Duration::from_secs(5);
-
-/// Descriptors kept for files, backends and the admin server when `limits.connections` says nothing.
-const RESERVED_DESCRIPTORS: usize = 256;
 
 /// Stack of the runtime's threads: room for what a configuration or a dtab may nest.
 const STACK: usize = 4 << 20;
@@ -62,19 +60,21 @@ async fn serve(config: Config, logs: LogControl, process: Process) -> Result<boo
         answered.answered().await;
     });
 
-    let limit = own.limits.connections.map_or(descriptors.saturating_sub(RESERVED_DESCRIPTORS), |limit| limit as usize);
-    let connections = Connections::new(limit.max(1));
+    let limits = Limits::new(&own.limits, descriptors);
     let admin_connections = Connections::new(admin::MOST_CONNECTIONS);
     let legacy = Legacy::default();
     let mut metrics = MetricsSetup::new(legacy.clone());
     process.register(&mut metrics);
-    register(&mut metrics, &parts, &readiness, &connections, &admin_connections);
+    register(&mut metrics, &parts, &readiness, &limits, &admin_connections);
     let core = Core {
         interpreter: Arc::new(parts.interpreter.clone()),
         storage: parts.storage.clone(),
-        limits: own.limits.clone(),
+        names: limits.names.clone(),
+        body_bytes: limits.body_bytes,
+        rate: limits.rate.clone(),
+        limits: limits.counts.clone(),
         fixes: own.fixes,
-        connections,
+        connections: limits.connections.clone(),
         drain: drain.clone(),
         legacy: legacy.clone(),
         metrics: IfaceMetrics::register(&mut metrics.own),
@@ -82,6 +82,8 @@ async fn serve(config: Config, logs: LogControl, process: Process) -> Result<boo
     let plan = Plan { lame_duck: own.drain.lame_duck, spread: own.drain.spread, grace: admin.shutdown_grace };
     plan.announce();
 
+    let mut pages = Pages::default().with_namers(parts.interpreter.namers()).with_storage(&parts.storage);
+    pages.add("/limits.json".to_owned(), limits.page());
     admin_listener.announce();
     let admin = admin::serve(
         admin_listener,
@@ -92,9 +94,11 @@ async fn serve(config: Config, logs: LogControl, process: Process) -> Result<boo
             telemeters: telemetry.into_iter().map(|block| block.config).collect(),
             config: shown,
             process,
-            pages: Pages::default().with_namers(parts.interpreter.namers()).with_storage(&parts.storage),
+            pages,
             interpreter: core.interpreter.clone(),
-            limits: own.limits.names,
+            names: core.names.clone(),
+            body_bytes: core.body_bytes,
+            limits: core.limits.clone(),
             security: admin.security,
             socket_options: admin.socket_options,
             connections: admin_connections,
@@ -122,7 +126,7 @@ fn register(
     metrics: &mut MetricsSetup,
     parts: &Parts,
     readiness: &Readiness,
-    interfaces: &Arc<Connections>,
+    limits: &Limits,
     admin: &Arc<Connections>,
 ) {
     let (bindings, addresses) = (parts.interpreter.clone(), parts.interpreter.clone());
@@ -132,6 +136,8 @@ fn register(
     metrics.own.register_collector(Box::new(tables));
     metrics.own.register_collector(Box::new(Evaluations(parts.evaluators.clone())));
     metrics.own.register_collector(Box::new(ReadinessState(readiness.clone())));
-    let connections = ConnectionCounts::default().with("interfaces", interfaces.clone()).with("admin", admin.clone());
+    let interfaces = limits.connections.clone();
+    let connections = ConnectionCounts::default().with("interfaces", interfaces).with("admin", admin.clone());
+    metrics.own.register_collector(Box::new(limits.figures()));
     metrics.own.register_collector(Box::new(connections));
 }

@@ -111,6 +111,16 @@ impl<'a> Fields<'a> {
         default
     }
 
+    /// Warns about each of these keys that is given: it is read, and changes nothing. `why` follows the words "has no
+    /// effect".
+    pub fn without_effect(&mut self, keys: &[&'static str], why: &str) {
+        for key in keys {
+            if self.node(key).is_some() {
+                self.report.warn(self.span_of(key), format!("{key} has no effect{why}"));
+            }
+        }
+    }
+
     /// A mapping below this one, read with `read`; `what` names it in messages.
     pub fn section<T>(
         &mut self,

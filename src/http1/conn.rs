@@ -18,7 +18,7 @@ use super::head::{BadHead, HEADER_SLOTS, Scan};
 use super::output::Output;
 use super::response::Framed;
 use super::{Body, Coding, Head, Request, Response};
-use crate::runtime::{Drain, Phase, Seldom};
+use crate::runtime::{Drain, Limit, LimitCounts, Phase, Seldom};
 use crate::store::Client;
 use crate::telemetry::{ServerStats, Traffic};
 
@@ -70,6 +70,8 @@ pub struct Server {
     pub write_timeout: Option<Duration>,
     /// Metrics.
     pub stats: ServerStats,
+    /// Where bodies are counted that are too large.
+    pub limits: LimitCounts,
     /// The drain of the process.
     pub drain: Drain,
     /// The phase of the drain in which connections end.
@@ -140,6 +142,7 @@ impl Server {
             read_timeout: None,
             write_timeout: None,
             stats,
+            limits: LimitCounts::default(),
             drain,
             until,
             large_bodies: Semaphore::new(LARGE_BODIES),
@@ -344,6 +347,9 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Connection<IO> {
             BodyError::UnknownCoding => (415, true),
             BodyError::BadCoding => (400, true),
         };
+        if error == BodyError::TooLarge {
+            self.server.limits.refused(Limit::BodyBytes);
+        }
         let response = Response::refusal(status, error);
         self.server.stats.answered(status, Duration::ZERO);
         // Where the body ends is not known, so nothing can come after it.

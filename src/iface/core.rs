@@ -6,10 +6,11 @@ use std::sync::Arc;
 
 use prometheus_client::registry::Registry;
 
+use super::NameReader;
 use super::http::HttpMetrics;
-use crate::config::{Fixes, OwnLimits};
+use crate::config::Fixes;
 use crate::interpreter::Interpreter;
-use crate::runtime::{Connections, Drain};
+use crate::runtime::{Connections, Drain, LimitCounts, RateLimit};
 use crate::storage::Storage;
 use crate::telemetry::Legacy;
 
@@ -23,8 +24,14 @@ pub struct Core {
     pub interpreter: Arc<dyn Interpreter>,
     /// Keeps dtabs.
     pub storage: Arc<dyn Storage>,
-    /// Bounds on what clients may use.
-    pub limits: OwnLimits,
+    /// Reads names in requests, under the limits of the configuration.
+    pub names: NameReader,
+    /// `limits.bodyBytes`
+    pub body_bytes: usize,
+    /// Bounds the requests of each client, over all interfaces; none = any number.
+    pub rate: Option<Arc<RateLimit>>,
+    /// What limits refused.
+    pub limits: LimitCounts,
     /// Which of namerd's quirks are mended.
     pub fixes: Fixes,
     /// Counts the connections of all interfaces against one limit.
@@ -55,6 +62,6 @@ impl IfaceMetrics {
 
 impl fmt::Debug for Core {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Core").field("limits", &self.limits).finish_non_exhaustive()
+        f.debug_struct("Core").field("names", &self.names).finish_non_exhaustive()
     }
 }

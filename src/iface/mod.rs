@@ -3,6 +3,8 @@
 mod config;
 mod core;
 pub mod http;
+mod names;
 
 pub use config::{InterfaceBlock, InterfaceConfig, KINDS};
 pub use core::{Core, IfaceMetrics, Serving};
+pub use names::NameReader;

@@ -11,7 +11,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
-use crate::runtime::{Connections, Readiness, ReadyState};
+use crate::runtime::{Connections, Limit, LimitCounts, Readiness, ReadyState};
 use crate::store::{Evaluators, Usage};
 
 /// Says how full a table is. Must not block.
@@ -27,6 +27,13 @@ pub struct Tables {
 #[derive(Debug, Default)]
 pub struct ConnectionCounts {
     list: Vec<(&'static str, Arc<Connections>)>,
+}
+
+/// What limits on single requests are set to, and how often each refused something.
+#[derive(Debug)]
+pub struct LimitFigures {
+    set: Vec<(Limit, u64)>,
+    counts: LimitCounts,
 }
 
 /// Formulas that were run.
@@ -137,6 +144,32 @@ impl Collector for ConnectionCounts {
     }
 }
 
+// === impl LimitFigures ===
+
+impl LimitFigures {
+    /// Shows the limits that are `set`.
+    pub fn new(set: Vec<(Limit, u64)>, counts: LimitCounts) -> Self {
+        Self { set, counts }
+    }
+}
+
+impl Collector for LimitFigures {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let to = &mut encoder;
+        let rows = |figure: &dyn Fn(Limit, u64) -> u64| -> Vec<_> {
+            self.set.iter().map(|(limit, value)| ([("limit", limit.to_string())], figure(*limit, *value))).collect()
+        };
+        gauges(
+            to,
+            "limit",
+            "Limits on single requests, by the key that sets them",
+            rows(&|_, value| value).into_iter(),
+        )?;
+        let refused = rows(&|limit, _| self.counts.count(limit));
+        counters(to, "limit_refused", "What was refused because it exceeded a limit", refused.into_iter())
+    }
+}
+
 // === impl Evaluations ===
 
 impl Collector for Evaluations {
@@ -202,6 +235,19 @@ mod tests {
                 "rosterd_connections_limit{server=\"admin\"} 1024",
                 "rosterd_connections_refused_total{server=\"admin\",reason=\"limit\"} 0",
                 "rosterd_connections_refused_total{server=\"admin\",reason=\"descriptors\"} 0",
+            ]
+        );
+    }
+
+    #[tokio::test]
+    async fn limits_are_shown_with_what_they_refused() {
+        let counts = LimitCounts::default();
+        counts.refused(Limit::BodyBytes);
+        assert_eq!(
+            shown(LimitFigures::new(vec![(Limit::BodyBytes, 1_024)], counts)),
+            [
+                "rosterd_limit{limit=\"limits.bodyBytes\"} 1024",
+                "rosterd_limit_refused_total{limit=\"limits.bodyBytes\"} 1",
             ]
         );
     }

@@ -42,7 +42,7 @@ mod metrics;
 mod process;
 mod server;
 
-pub use collect::{ConnectionCounts, Evaluations, ReadinessState, Tables};
+pub use collect::{ConnectionCounts, Evaluations, LimitFigures, ReadinessState, Tables};
 pub use config::{KINDS, PrometheusConfig, TelemeterBlock, TelemeterConfig};
 pub use legacy::{Counter, Histogram, JsonQuery, Legacy, Level, LevelGuard, NoSuchSubtree, Scope, Summary};
 pub use metrics::{Metrics, MetricsSetup, OWN_CONTENT_TYPE};

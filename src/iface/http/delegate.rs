@@ -6,8 +6,9 @@ use serde_json::{Map, Value};
 
 use super::{json, question};
 use crate::http1::{Params, Request, Response};
+use crate::iface::NameReader;
 use crate::interpreter::{DelegateRequest, Interpreter};
-use crate::name::{Dtab, Limits, NameTree, Path};
+use crate::name::{Dtab, NameTree, Path};
 use crate::store::{Client, Unanswered};
 
 /// How long a delegation may take.
@@ -36,25 +37,25 @@ pub(super) async fn in_namespace(
     namespace: &str,
     path: Path,
     params: &Params,
-    limits: &Limits,
+    names: &NameReader,
     exact: bool,
 ) -> Response {
-    let dtab = match question::dtab(params, limits) {
+    let dtab = match question::dtab(params, names) {
         Ok(dtab) if exact => dtab,
         // namerd prints the dtab and reads it again, which rounds weights to two decimals.
-        Ok(dtab) => Dtab::parse_with(&dtab.to_string(), limits).unwrap_or(dtab),
+        Ok(dtab) => names.dtab(&dtab.to_string()).unwrap_or(dtab),
         Err(response) => return response,
     };
     explain(interpreter, client, Asked { namespace: Some(namespace.to_owned()), dtab, path }, true).await
 }
 
 /// Explains what the parameters (GET) or the body (POST) of a request say.
-pub async fn by_request(interpreter: &dyn Interpreter, request: &Request, limits: &Limits, uses: Uses) -> Response {
+pub async fn by_request(interpreter: &dyn Interpreter, request: &Request, names: &NameReader, uses: Uses) -> Response {
     let asked = match request.method() {
-        "GET" => by_params(&Params::of(request), limits),
+        "GET" => by_params(&Params::of(request), names),
         // The admin server takes every HEAD for a GET.
-        "HEAD" if uses == Uses::RequestsDtab => by_params(&Params::of(request), limits),
-        "POST" if request.header("content-type") == Some(b"application/json") => by_body(&request.body, limits),
+        "HEAD" if uses == Uses::RequestsDtab => by_params(&Params::of(request), names),
+        "POST" if request.header("content-type") == Some(b"application/json") => by_body(&request.body, names),
         "POST" => return Response::with_body(415, ""),
         _ => return Response::with_body(405, ""),
     };
@@ -90,25 +91,25 @@ async fn explain(interpreter: &dyn Interpreter, client: Client, asked: Asked, wi
     }
 }
 
-fn by_params(params: &Params, limits: &Limits) -> Result<Asked, String> {
+fn by_params(params: &Params, names: &NameReader) -> Result<Asked, String> {
     let path = params.get("path").ok_or("Invalid path: missing")?;
-    asked(params.get("namespace"), params.get("dtab").unwrap_or_default(), path, limits)
+    asked(params.get("namespace"), params.get("dtab").unwrap_or_default(), path, names)
 }
 
 /// `{"namespace":…?,"dtab":…,"path":…}`; other keys and what follows are passed over.
-fn by_body(body: &[u8], limits: &Limits) -> Result<Asked, String> {
+fn by_body(body: &[u8], names: &NameReader) -> Result<Asked, String> {
     let malformed = || format!("Malformed delegation request: {}", String::from_utf8_lossy(body));
     let mut values = serde_json::Deserializer::from_slice(body).into_iter::<Map<String, Value>>();
     let fields = values.next().and_then(Result::ok).ok_or_else(malformed)?;
     let text = |key: &str| fields.get(key).and_then(Value::as_str);
     let (Some(dtab), Some(path)) = (text("dtab"), text("path")) else { return Err(malformed()) };
-    asked(text("namespace"), dtab, path, limits)
+    asked(text("namespace"), dtab, path, names)
 }
 
-fn asked(namespace: Option<&str>, dtab: &str, path: &str, limits: &Limits) -> Result<Asked, String> {
+fn asked(namespace: Option<&str>, dtab: &str, path: &str, names: &NameReader) -> Result<Asked, String> {
     Ok(Asked {
         namespace: namespace.map(str::to_owned),
-        path: Path::parse_with(path, limits).map_err(|error| format!("Invalid path: {error}"))?,
-        dtab: Dtab::parse_with(dtab, limits).map_err(|error| format!("Invalid dtab: {error}"))?,
+        path: names.path(path).map_err(|error| format!("Invalid path: {error}"))?,
+        dtab: names.dtab(dtab).map_err(|error| format!("Invalid dtab: {error}"))?,
     })
 }

@@ -86,12 +86,12 @@ impl Api {
     }
 
     async fn dtab_in(&self, request: &Request) -> Result<Dtab, Response> {
-        let limits = self.limits.names;
+        let names = &self.names;
         let read = if request.body.len() < BLOCKING_FROM {
-            Media::read(request, &limits)
+            Media::read(request, names)
         } else {
-            let request = request.clone();
-            let reading = tokio::task::spawn_blocking(move || Media::read(&request, &limits));
+            let (request, names) = (request.clone(), names.clone());
+            let reading = tokio::task::spawn_blocking(move || Media::read(&request, &names));
             reading.await.unwrap_or_else(|_| Err(BadDtab::Text("the dtab could not be read".to_owned())))
         };
         // The parser's words are kept as they are, newlines of the dtab and all.

@@ -4,7 +4,8 @@ use serde_json::{Map, Value};
 
 use super::json;
 use crate::http1::Request;
-use crate::name::{Dentry, Dtab, Limits, NameTree, Prefix};
+use crate::iface::NameReader;
+use crate::name::{Dentry, Dtab};
 
 /// How a dtab is written in a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -47,15 +48,15 @@ impl Media {
     }
 
     /// Reads a dtab from the body of a request.
-    pub(super) fn read(request: &Request, limits: &Limits) -> Result<Dtab, BadDtab> {
+    pub(super) fn read(request: &Request, names: &NameReader) -> Result<Dtab, BadDtab> {
         // Some clients send the header twice; the first counts.
         let header = request.header("content-type").unwrap_or_default();
         match Self::named(header) {
             None => Err(BadDtab::ContentType(String::from_utf8_lossy(header).into_owned())),
-            Some(Self::Json) => read_json(&request.body, limits),
+            Some(Self::Json) => read_json(&request.body, names),
             Some(Self::Dtab | Self::Text) => {
                 let text = String::from_utf8_lossy(&request.body);
-                Dtab::parse_with(&text, limits).map_err(|error| BadDtab::Text(error.to_string()))
+                names.dtab(&text).map_err(|error| BadDtab::Text(error.to_string()))
             }
         }
     }
@@ -86,12 +87,9 @@ impl Media {
 }
 
 /// What follows the list is not looked at, and of a key that comes twice the last counts, as in namerd.
-fn read_json(body: &[u8], limits: &Limits) -> Result<Dtab, BadDtab> {
+fn read_json(body: &[u8], names: &NameReader) -> Result<Dtab, BadDtab> {
     let broken = |error: &dyn std::fmt::Display| BadDtab::Json(error.to_string());
-    if body.len() > limits.dtab_bytes {
-        let text = format!("{} bytes are more than {} (limits.dtabBytes)", body.len(), limits.dtab_bytes);
-        return Err(broken(&text));
-    }
+    names.fits(body.len()).map_err(|reason| broken(&reason))?;
     let mut values = serde_json::Deserializer::from_slice(body).into_iter::<Vec<Option<Map<String, Value>>>>();
     let entries = values.next().ok_or_else(|| broken(&"it is empty"))?.map_err(|error| broken(&error))?;
     let invalid = || BadDtab::Dentries(String::from_utf8_lossy(body).into_owned());
@@ -109,8 +107,8 @@ fn read_json(body: &[u8], limits: &Limits) -> Result<Dtab, BadDtab> {
         };
         let (prefix, dst) = (text("prefix")?, text("dst")?);
         dtab.push(Dentry {
-            prefix: Prefix::parse_with(prefix, limits).map_err(|error| at(&error))?,
-            dst: NameTree::parse_with(dst, limits).map_err(|error| at(&error))?,
+            prefix: names.prefix(prefix).map_err(|error| at(&error))?,
+            dst: names.tree(dst).map_err(|error| at(&error))?,
         });
     }
     Ok(Dtab::from(dtab))
@@ -136,9 +134,13 @@ pub(super) fn swallowed_entries(body: &[u8]) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::name::Limits;
+    use crate::runtime::LimitCounts;
 
     fn json(body: &str) -> Result<String, String> {
-        read_json(body.as_bytes(), &Limits::DEFAULT).map(|dtab| dtab.to_string()).map_err(|error| error.to_string())
+        read_json(body.as_bytes(), &NameReader::default())
+            .map(|dtab| dtab.to_string())
+            .map_err(|error| error.to_string())
     }
 
     #[test]
@@ -178,7 +180,8 @@ mod tests {
     #[test]
     fn limits_hold_for_json_too_and_are_named() {
         let limits = Limits { depth: 3, path_segments: 2, dtab_bytes: 60 };
-        let read = |body: &str| read_json(body.as_bytes(), &limits).expect_err("refused").to_string();
+        let names = NameReader::new(limits, LimitCounts::default());
+        let read = |body: &str| read_json(body.as_bytes(), &names).expect_err("refused").to_string();
         assert!(read(r#"[{"prefix":"/a","dst":"/a/b/c"}]"#).contains("limits.pathSegments"));
         assert!(read(r#"[{"prefix":"/a","dst":"((((/a))))"}]"#).contains("limits.depth"));
         assert!(read(&format!("[{}]", " ".repeat(60))).contains("limits.dtabBytes"));

@@ -43,12 +43,11 @@ use self::once::Answer;
 use self::prepared::{Prepared, Ready};
 use self::question::Question;
 use self::route::Route;
-use super::{Core, Serving};
-use crate::config::{Fixes, OwnLimits};
+use super::{Core, NameReader, Serving};
+use crate::config::Fixes;
 use crate::http1::{self, Head, Params, Request, Response, Server, Service};
 use crate::interpreter::Interpreter;
-use crate::name::Dtab;
-use crate::runtime::{self, Listener, Phase};
+use crate::runtime::{self, Limit, LimitCounts, Listener, Phase, RateLimit};
 use crate::storage::Storage;
 use crate::store::Client;
 use crate::telemetry::ServerStats;
@@ -61,7 +60,9 @@ const WAITING: usize = 4096;
 struct Api {
     interpreter: Arc<dyn Interpreter>,
     storage: Arc<dyn Storage>,
-    limits: Arc<OwnLimits>,
+    names: NameReader,
+    rate: Option<Arc<RateLimit>>,
+    limits: LimitCounts,
     fixes: Fixes,
     metrics: HttpMetrics,
     encoded: Arc<Encoded>,
@@ -73,7 +74,8 @@ struct Api {
 pub fn serve(core: &Core, kind: &'static str, listener: Listener) -> Serving {
     // The kind is both scope and label in namerd's names.
     let stats = ServerStats::with_streams(core.legacy.scope("interface").scope(kind).scope(kind));
-    let mut server = Server::new(core.limits.body_bytes, stats, core.drain.clone(), Phase::Close);
+    let mut server = Server::new(core.body_bytes, stats, core.drain.clone(), Phase::Close);
+    server.limits = core.limits.clone();
     server.read_timeout = listener.options().read_timeout;
     server.write_timeout = listener.options().write_timeout;
     let (server, api) = (Arc::new(server), Arc::new(Api::new(core)));
@@ -94,7 +96,9 @@ impl Api {
         Self {
             interpreter: core.interpreter.clone(),
             storage: core.storage.clone(),
-            limits: Arc::new(core.limits.clone()),
+            names: core.names.clone(),
+            rate: core.rate.clone(),
+            limits: core.limits.clone(),
             fixes: core.fixes,
             metrics: core.metrics.http.clone(),
             encoded: Arc::default(),
@@ -103,8 +107,20 @@ impl Api {
         }
     }
 
+    /// Whether a client may ask something now.
+    fn admits(&self, client: Client) -> bool {
+        self.rate.as_ref().is_none_or(|rate| rate.admits(client.0))
+    }
+
+    fn too_many(&self, client: Client) -> Response {
+        let limit = Limit::RequestsPerSecondPerClient;
+        self.limits.refused(limit);
+        let reason = format!("too many requests of {} ({limit})", client.0);
+        Response::refusal(429, reason).header("Retry-After", "1")
+    }
+
     async fn answer(&self, route: Route<'_>, request: &Request) -> Response {
-        if let Err(response) = check_local_dtab(request) {
+        if let Err(response) = check_local_dtab(request, &self.names) {
             return response;
         }
         match route {
@@ -126,10 +142,10 @@ impl Api {
 
     /// The questions that have a path. Methods do not matter.
     async fn about_name(&self, route: Route<'_>, request: &Request) -> Result<Response, Response> {
-        let (params, limits, client) = (Params::of(request), &self.limits.names, request.client);
-        let path = question::path(&params, limits)?;
+        let (params, names, client) = (Params::of(request), &self.names, request.client);
+        let path = question::path(&params, names)?;
         let interpreter = &*self.interpreter;
-        let ask = |namespace| Question::of(client, namespace, path.clone(), &params, limits, interpreter);
+        let ask = |namespace| Question::of(client, namespace, path.clone(), &params, names, interpreter);
         let typed = |response: Response| response.header("Content-Type", "application/json");
         Ok(match route {
             Route::Bind(Some(namespace)) if params.watch() => Response::stream(self.bind_lines(&ask(namespace)?)?),
@@ -153,10 +169,10 @@ impl Api {
             }
             Route::Delegate(Some(namespace)) => {
                 let exact = self.fixes.delegate_weights;
-                delegate::in_namespace(interpreter, client, namespace, path, &params, limits, exact).await
+                delegate::in_namespace(interpreter, client, namespace, path, &params, names, exact).await
             }
             Route::Delegate(None) => {
-                delegate::by_request(interpreter, request, limits, delegate::Uses::StoredDtab).await
+                delegate::by_request(interpreter, request, names, delegate::Uses::StoredDtab).await
             }
             _ => Response::with_body(404, ""),
         })
@@ -190,15 +206,21 @@ impl Api {
 }
 
 impl Service for Api {
-    fn prepared(&self, head: &Head<'_>, _: Client) -> Option<Bytes> {
+    fn prepared(&self, head: &Head<'_>, client: Client) -> Option<Bytes> {
         let (answer, counter) = self.prepared.get(head)?;
+        if !self.admits(client) {
+            return None; // it is refused below
+        }
         self.metrics.answered_from_memory(&counter);
         Some(answer)
     }
 
     async fn call(&self, request: Request) -> Response {
         let route = Route::of(request.method(), request.path());
-        let response = self.answer(route, &request).await;
+        let response = match self.admits(request.client) {
+            true => self.answer(route, &request).await,
+            false => self.too_many(request.client),
+        };
         self.metrics.answered(route.endpoint(), response.status);
         response
     }
@@ -206,14 +228,14 @@ impl Service for Api {
 
 impl fmt::Debug for Api {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Api").field("limits", &self.limits).finish_non_exhaustive()
+        f.debug_struct("Api").field("names", &self.names).finish_non_exhaustive()
     }
 }
 
 /// `Dtab-Local` has no effect here, but what is sent must parse.
-fn check_local_dtab(request: &Request) -> Result<(), Response> {
+fn check_local_dtab(request: &Request, names: &NameReader) -> Result<(), Response> {
     for value in request.header_values("dtab-local") {
-        if let Err(error) = Dtab::parse(&String::from_utf8_lossy(value)) {
+        if let Err(error) = names.dtab(&String::from_utf8_lossy(value)) {
             let response = Response::with_body(400, format!("Invalid Dtab headers: {error}"));
             return Err(response.header("Content-Type", "text/plain; charset=UTF-8"));
         }

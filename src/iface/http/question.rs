@@ -1,8 +1,9 @@
 //! What a request about a name asks.
 
 use crate::http1::{Params, Response};
+use crate::iface::NameReader;
 use crate::interpreter::{Interpreter, LocalDtab};
-use crate::name::{Dtab, Limits, Path};
+use crate::name::{Dtab, Path};
 use crate::store::{Client, OverBudget};
 
 /// A path in a namespace, under a dtab of the request's own.
@@ -15,16 +16,16 @@ pub(super) struct Question {
 }
 
 /// The path that every request about a name must have, or the answer to one without.
-pub(super) fn path(params: &Params, limits: &Limits) -> Result<Path, Response> {
+pub(super) fn path(params: &Params, names: &NameReader) -> Result<Path, Response> {
     let Some(text) = params.get("path") else { return Err(Response::refusal(400, "Invalid path: missing")) };
     // namerd's words, byte for byte.
-    Path::parse_with(text, limits).map_err(|error| Response::with_body(400, format!("Invalid path: {text} / {error}")))
+    names.path(text).map_err(|error| Response::with_body(400, format!("Invalid path: {text} / {error}")))
 }
 
 /// The request's own dtab; absent and empty are the same.
-pub(super) fn dtab(params: &Params, limits: &Limits) -> Result<Dtab, Response> {
+pub(super) fn dtab(params: &Params, names: &NameReader) -> Result<Dtab, Response> {
     let text = params.get("dtab").unwrap_or_default();
-    Dtab::parse_with(text, limits).map_err(|error| Response::with_body(400, format!("Invalid dtab: {error}")))
+    names.dtab(text).map_err(|error| Response::with_body(400, format!("Invalid dtab: {error}")))
 }
 
 /// There is no room for what this client asks.
@@ -41,10 +42,10 @@ impl Question {
         namespace: &str,
         path: Path,
         params: &Params,
-        limits: &Limits,
+        names: &NameReader,
         interpreter: &dyn Interpreter,
     ) -> Result<Self, Response> {
-        let local = interpreter.local_dtab(client, dtab(params, limits)?).map_err(no_room)?;
+        let local = interpreter.local_dtab(client, dtab(params, names)?).map_err(no_room)?;
         Ok(Self { client, namespace: namespace.to_owned(), path, local })
     }
 }

@@ -8,13 +8,14 @@ use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::*;
-use crate::config::{IpFamilies, SocketOptions};
+use crate::config::{IpFamilies, OwnLimits, SocketOptions};
 use crate::iface::IfaceMetrics;
 use crate::interpreter::{ConfiguredNamer, Local, Namers, Settings};
-use crate::name::{Addr, AddrSet, NameTree, Path};
+use crate::name::{Addr, AddrSet, Dtab, NameTree, Path};
 use crate::namer::hosts::Hosts;
 use crate::namer::{Found, Namer};
 use crate::runtime::{Connections, Drain, Endpoint};
@@ -67,6 +68,7 @@ struct World {
     fixture: Arc<Fixture>,
     address: SocketAddr,
     drain: Drain,
+    counts: LimitCounts,
     _server: AbortOnDropHandle<()>,
 }
 
@@ -88,11 +90,14 @@ impl World {
         let dtabs = dtabs.iter().map(|(name, text)| ((*name).to_owned(), Dtab::parse(text).expect("dtab")));
         let storage = Arc::new(MemoryStorage::new(dtabs));
         let interpreter = Local::new(storage.clone(), namers, Evaluators::start(1), Settings::default());
-        let drain = Drain::new();
+        let (drain, counts) = (Drain::new(), LimitCounts::default());
         let core = Core {
             interpreter: Arc::new(interpreter),
             storage,
-            limits,
+            names: NameReader::new(limits.names, counts.clone()),
+            body_bytes: limits.body_bytes,
+            rate: limits.requests_per_second_per_client.map(RateLimit::new).map(Arc::new),
+            limits: counts.clone(),
             fixes: Fixes::default(),
             connections: Connections::new(100),
             drain: drain.clone(),
@@ -108,7 +113,7 @@ impl World {
         .expect("free port");
         let address = listener.address();
         let server = AbortOnDropHandle::new(tokio::spawn(serve(&core, "io.l5d.httpController", listener)));
-        Self { fixture, address, drain, _server: server }
+        Self { fixture, address, drain, counts, _server: server }
     }
 
     /// Makes a name exist, with these addresses.
@@ -448,6 +453,31 @@ async fn nothing_is_stored_of_a_dtab_that_is_too_large_or_too_deep() {
         assert!(answer.body.contains(name) && !answer.body.contains('\n'), "{}", answer.body);
     }
     assert_eq!(world.get("/api/1/dtabs").await.body, "[]\n");
+    let refused = Limit::ALL.map(|limit| world.counts.count(limit));
+    assert_eq!(refused, [1, 1, 1, 0, 0], "each is counted");
+}
+
+#[tokio::test]
+async fn a_client_that_asks_too_often_is_told_when_to_come_again() {
+    let limits = OwnLimits { requests_per_second_per_client: Some(1), ..OwnLimits::default() };
+    let world = World::with(&[("default", "/svc=>/#/t")], limits);
+    world.serve("/web", &["127.0.0.1:1"]);
+    let began = Instant::now();
+    let (mut served, mut refused) = (0, 0);
+    // Answers that are there already count as well.
+    while refused == 0 && served < 30 {
+        let answer = world.get("/api/1/resolve/default?path=/svc/web").await;
+        match answer.status {
+            200 => served += 1,
+            status => {
+                assert_eq!((status, world.counts.count(Limit::RequestsPerSecondPerClient)), (429, 1));
+                assert!(answer.body.contains("(limits.requestsPerSecondPerClient)"), "{}", answer.body);
+                assert!(answer.head.contains("\r\nRetry-After: 1\r\n"), "{}", answer.head);
+                refused += 1;
+            }
+        }
+    }
+    assert!(refused == 1 && f64::from(served) <= 1.0 + began.elapsed().as_secs_f64(), "{served} were served");
 }
 
 #[tokio::test]
