@@ -10,11 +10,11 @@ use bytes::{Buf, Bytes, BytesMut};
 use futures_util::FutureExt;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::Semaphore;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, timeout};
 
-use super::body::{BodyError, BodyReader, Framing};
+use super::body::{BodyError, Framing};
 use super::coding;
-use super::head::{BadHead, HEADER_SLOTS, Scan};
+use super::head::{BadHead, HEADER_SLOTS};
 use super::output::Output;
 use super::response::Framed;
 use super::{Body, Coding, Head, Request, Response};
@@ -22,10 +22,6 @@ use crate::runtime::{Drain, Limit, LimitCounts, Phase, Seldom};
 use crate::store::Client;
 use crate::telemetry::{ServerStats, Traffic};
 
-/// A head that has begun must be whole after this time, a piece of a body must come within it.
-const READ_PATIENCE: Duration = Duration::from_secs(30);
-/// A body must be whole after this time.
-const BODY_PATIENCE: Duration = Duration::from_secs(300);
 /// A client must read some of an answer within this time, where the configuration says nothing.
 const WRITE_PATIENCE: Duration = Duration::from_secs(60);
 /// A client that has closed its side may still want the answer, for so long.
@@ -33,10 +29,6 @@ const HALF_CLOSED: Duration = Duration::from_secs(1);
 /// How long, and how much, is read over after the last answer, so that a reset does not overtake it.
 const LINGER: Duration = Duration::from_secs(1);
 const LINGER_BYTES: usize = 256 << 10;
-/// So much is read ahead while an answer is made.
-pub(super) const AHEAD: usize = 64 << 10;
-/// Bodies larger than this need one of a few places.
-const LARGE_BODY: usize = 64 << 10;
 const LARGE_BODIES: usize = 64;
 /// Encoding or decoding more than this is not done on the runtime's own threads.
 const BLOCKING_FROM: usize = 256 << 10;
@@ -44,7 +36,6 @@ const BLOCKING_FROM: usize = 256 << 10;
 const FLUSH_FROM: usize = 64 << 10;
 /// An encoded body of this size cannot unpack to much: at most a thousand times as much.
 const INLINE_CODED: usize = 1 << 10;
-const READ_SIZE: usize = 4 << 10;
 
 /// What answers requests.
 pub trait Service: Send + Sync + 'static {
@@ -76,7 +67,7 @@ pub struct Server {
     pub drain: Drain,
     /// The phase of the drain in which connections end.
     pub until: Phase,
-    large_bodies: Semaphore,
+    pub(super) large_bodies: Semaphore,
     foreign: Seldom,
 }
 
@@ -174,33 +165,6 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Connection<IO> {
         }
     }
 
-    /// Reads until a whole head is there; its length.
-    async fn read_head(&mut self, mut closing: Pin<&mut impl Future<Output = ()>>) -> Result<usize, End> {
-        let (mut scan, mut deadline) = (Scan::default(), None);
-        loop {
-            while let Some(b'\r' | b'\n') = self.input.first() {
-                self.input.advance(1); // blank lines before a request are allowed
-            }
-            match scan.head_length(&self.input) {
-                Ok(Some(length)) => return Ok(length),
-                Ok(None) => {}
-                Err(bad) => return Err(self.refuse(bad).await),
-            }
-            self.flush().await?;
-            if self.input.is_empty() {
-                let patience = self.server.read_timeout;
-                tokio::select! {
-                    biased;
-                    () = &mut closing => return Err(self.finish().await),
-                    read = self.read(READ_SIZE, patience) => drop(read?),
-                }
-            } else {
-                let deadline = *deadline.get_or_insert_with(|| Instant::now() + READ_PATIENCE);
-                timeout_at(deadline, self.read(READ_SIZE, None)).await.map_err(|_| End::TimedOut)??;
-            }
-        }
-    }
-
     /// Deals with a whole head: answers it from what is there, or takes it out of the buffer.
     fn step<S: Service>(&mut self, length: usize, service: &S) -> Step {
         let (began, client) = (Instant::now(), Client(self.peer.ip()));
@@ -273,18 +237,6 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Connection<IO> {
         }
     }
 
-    /// Reads on while something else is being done, to learn that the client is gone. Cancel safe.
-    pub(super) async fn read_ahead(&mut self) -> End {
-        loop {
-            if self.input.len() > AHEAD {
-                return End::Flooded;
-            }
-            if let Err(end) = self.read(64, None).await {
-                return end;
-            }
-        }
-    }
-
     async fn respond(&mut self, response: Response, alive: bool, head: bool, accepted: Coding) -> Result<(), End> {
         let coding = if head { Coding::Identity } else { response.coding(accepted) };
         let no_length = head && !matches!(&response.body, Body::Full(body) if !body.is_empty());
@@ -309,37 +261,6 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Connection<IO> {
         Ok(())
     }
 
-    async fn body(&mut self, framing: Framing, expects: bool) -> Result<Result<Bytes, BodyError>, End> {
-        let (server, limit) = (self.server.clone(), self.server.body_bytes);
-        if framing.is_empty() {
-            return Ok(Ok(Bytes::new()));
-        }
-        let mut reader = match BodyReader::new(framing, limit) {
-            Ok(reader) => reader,
-            Err(error) => return Ok(Err(error)),
-        };
-        if expects {
-            // Even if the body is on its way already: namerd does, and it costs nothing.
-            self.output.push(b"HTTP/1.1 100 Continue\r\n\r\n");
-        }
-        self.flush().await?;
-        let deadline = Instant::now() + BODY_PATIENCE;
-        let (mut place, mut got) = (None, self.input.len());
-        loop {
-            match reader.take(&mut self.input, limit) {
-                Ok(Some(body)) => return Ok(Ok(body)),
-                Ok(None) => {}
-                Err(error) => return Ok(Err(error)),
-            }
-            if got > LARGE_BODY && place.is_none() {
-                let acquired = timeout_at(deadline, server.large_bodies.acquire()).await;
-                place = acquired.map_err(|_| End::TimedOut)?.ok();
-            }
-            let read = self.read(16 << 10, Some(READ_PATIENCE));
-            got += timeout_at(deadline, read).await.map_err(|_| End::TimedOut)??;
-        }
-    }
-
     async fn refuse_body(&mut self, error: BodyError) -> Result<(), End> {
         let (status, framed) = match error {
             BodyError::TooLarge => (413, false),
@@ -357,7 +278,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Connection<IO> {
     }
 
     /// Answers something that is no request, as namerd does it, and ends the connection.
-    async fn refuse(&mut self, bad: BadHead) -> End {
+    pub(super) async fn refuse(&mut self, bad: BadHead) -> End {
         let status = match bad {
             BadHead::Malformed => "400 Bad Request",
             BadHead::LineTooLong => "414 Request-URI Too Long",
@@ -395,29 +316,6 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Connection<IO> {
         End::Done
     }
 
-    /// Reads some bytes; how many.
-    async fn read(&mut self, room: usize, patience: Option<Duration>) -> Result<usize, End> {
-        self.input.reserve(room);
-        let read = match patience {
-            None => self.io.read_buf(&mut self.input).await,
-            Some(patience) => match timeout(patience, self.io.read_buf(&mut self.input)).await {
-                Ok(read) => read,
-                Err(_) => {
-                    self.server.stats.read_timed_out();
-                    return Err(End::TimedOut);
-                }
-            },
-        };
-        match read {
-            Ok(0) => Err(End::Gone(None)),
-            Ok(count) => {
-                self.moved(Traffic { received: count as u64, ..Traffic::default() });
-                Ok(count)
-            }
-            Err(error) => Err(End::Gone(Some(error))),
-        }
-    }
-
     /// Writes everything that waits. Cancel safe.
     pub(super) async fn flush(&mut self) -> Result<(), End> {
         self.flush_within(Some(self.server.write_timeout.unwrap_or(WRITE_PATIENCE))).await
@@ -443,7 +341,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Connection<IO> {
         Ok(())
     }
 
-    fn moved(&mut self, more: Traffic) {
+    pub(super) fn moved(&mut self, more: Traffic) {
         self.traffic.received += more.received;
         self.traffic.sent += more.sent;
         self.server.stats.moved(more);

@@ -12,6 +12,7 @@ mod conn;
 mod head;
 mod output;
 mod params;
+mod reading;
 mod request;
 mod response;
 mod stream;

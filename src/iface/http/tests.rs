@@ -69,6 +69,7 @@ struct World {
     address: SocketAddr,
     drain: Drain,
     counts: LimitCounts,
+    api: Arc<Api>,
     _server: AbortOnDropHandle<()>,
 }
 
@@ -113,7 +114,7 @@ impl World {
         .expect("free port");
         let address = listener.address();
         let server = AbortOnDropHandle::new(tokio::spawn(serve(&core, "io.l5d.httpController", listener)));
-        Self { fixture, address, drain, counts, _server: server }
+        Self { fixture, address, drain, counts, api: Arc::new(Api::new(&core)), _server: server }
     }
 
     /// Makes a name exist, with these addresses.
@@ -498,6 +499,28 @@ async fn questions_without_sense_are_refused_with_the_reason() {
     }
     let answer = world.request("GET", "/api/1/dtabs", "Dtab-Local: nonsense\r\n", "").await;
     assert_eq!(answer.body, "Invalid Dtab headers: '/' expected but 'n' found at '[n]onsense'");
+}
+
+/// Nobody answers for the name; the clock is the test's.
+#[tokio::test(start_paused = true)]
+async fn a_question_without_an_answer_ends_after_30_seconds_with_the_reason() {
+    let world = World::new();
+    world.fixture.presence(&path("/web")).fail("connection refused");
+    let (mut near, far) = tokio::io::duplex(1 << 16);
+    let stats = ServerStats::new(Legacy::default().scope("s"));
+    let server = Arc::new(Server::new(1000, stats, Drain::new(), Phase::Close));
+    let serving = http1::serve(far, world.address, world.api.clone(), server);
+    let _serving = AbortOnDropHandle::new(tokio::spawn(serving));
+    near.write_all(b"GET /api/1/bind/default?path=/svc/web HTTP/1.1\r\n\r\n").await.expect("write");
+    let began = tokio::time::Instant::now();
+    let mut got = Vec::new();
+    while !got.ends_with(b"refused") {
+        near.read_buf(&mut got).await.expect("read");
+    }
+    assert_eq!(began.elapsed(), Duration::from_secs(30));
+    let got = String::from_utf8(got).expect("text");
+    assert!(got.starts_with("HTTP/1.1 503 Service Unavailable\r\n"), "{got}");
+    assert!(got.ends_with("\r\n\r\nno answer within 30 s: connection refused"), "{got}");
 }
 
 #[tokio::test]
