@@ -1,6 +1,8 @@
 //! rosterd: names in, addresses out. See ARCHITECTURE.md; modules are listed in data-flow order.
 #![forbid(unsafe_code)]
 
+pub mod text;
+
 pub mod name;
 
 pub mod store;

@@ -6,9 +6,9 @@ use std::collections::BTreeSet;
 use super::{AdminState, grace};
 use crate::http1::{Params, Request, Response, Service};
 use crate::iface::http::delegate::{self, Uses};
-use crate::namer::var_state::show_time;
 use crate::runtime::{Drain, ReadyState};
 use crate::telemetry::{JsonQuery, OWN_CONTENT_TYPE, PrometheusConfig, TelemeterConfig};
+use crate::text::calendar;
 
 /// The paths that are always there.
 const PATHS: &[&str] = &[
@@ -176,7 +176,7 @@ impl Routes {
             ("version", process.version.into()),
             ("build", "unknown".into()),
             ("build_revision", process.revision.into()),
-            ("start_time", show_time(process.started).into()),
+            ("start_time", calendar::java(process.started).into()),
             ("uptime", uptime.into()),
         ];
         let lines: Vec<String> = fields.iter().map(|(key, value)| format!("  \"{key}\" : {value}")).collect();

@@ -5,6 +5,7 @@ use std::path::Path;
 use serde_json::json;
 
 use super::failure::Failure;
+use super::files;
 use super::load::{Unloaded, load};
 use super::output::Output;
 
@@ -31,7 +32,7 @@ pub(super) fn run(config: &Path, with: Option<&Path>, json: bool, output: &mut O
         output.say(format_args!("warning: {warning}"));
     }
     if !json {
-        output.say(format_args!("{} is a valid configuration", config.display()));
+        output.say(format_args!("{} is a valid configuration", files::name(config)));
     }
     Ok(())
 }

@@ -1,14 +1,11 @@
 //! From the files that a command line names to a checked configuration.
 
-use std::io::{self, Read};
 use std::path::Path;
 
 use super::failure::Failure;
+use super::files::{self, is_stdin, name};
 use crate::app::Config;
 use crate::config::{Problems, Warning};
-
-/// Bytes taken of a file.
-const LARGEST: u64 = 64 << 20;
 
 /// Why there is no configuration.
 pub(super) enum Unloaded {
@@ -39,31 +36,10 @@ pub(super) fn load(config: &Path, with: Option<&Path>) -> Result<(Config, Vec<Wa
     Config::load(&name(config), &text, with).map_err(Unloaded::Wrong)
 }
 
-fn is_stdin(file: &Path) -> bool {
-    file == Path::new("-")
-}
-
-/// What messages call the file.
-fn name(file: &Path) -> String {
-    if is_stdin(file) { "standard input".to_owned() } else { file.display().to_string() }
-}
-
 fn read(file: &Path) -> Result<String, Unloaded> {
-    let read = |from: &mut dyn Read| -> io::Result<String> {
-        let mut text = String::new();
-        from.take(LARGEST + 1).read_to_string(&mut text)?;
-        if text.len() as u64 > LARGEST {
-            return Err(io::Error::other(format!("more than {LARGEST} bytes")));
-        }
-        Ok(text)
-    };
-    let text = if is_stdin(file) {
-        read(&mut io::stdin().lock())
-    } else if std::fs::metadata(file).is_ok_and(|about| about.is_dir()) {
+    if std::fs::metadata(file).is_ok_and(|about| about.is_dir()) {
         // namerd's words. A pipe is fine here, though.
         return Err(Unloaded::Unreadable(Failure::other(format_args!("config is not a file: {}", file.display()))));
-    } else {
-        std::fs::File::open(file).and_then(|mut file| read(&mut file))
-    };
-    text.map_err(|error| Unloaded::Unreadable(Failure::other(format_args!("cannot read {}: {error}", name(file)))))
+    }
+    files::read(file).map_err(Unloaded::Unreadable)
 }

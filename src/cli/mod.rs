@@ -5,9 +5,9 @@
 mod args;
 mod check;
 mod client;
-mod clock;
 mod dtab;
 mod failure;
+mod files;
 pub mod flags;
 mod health;
 mod load;

@@ -2,6 +2,14 @@
 
 use std::fmt::Display;
 use std::io::{self, Write};
+use std::time::SystemTime;
+
+use crate::text::calendar;
+
+/// The time of a line of output.
+pub(super) fn now() -> String {
+    calendar::iso(SystemTime::now())
+}
 
 /// The two streams of a command. Data is buffered until [`Output::flush`].
 pub(super) struct Output<'a> {

@@ -185,12 +185,6 @@ impl<'a> Fields<'a> {
         self.report
     }
 
-    /// What messages call the mapping.
-    #[must_use]
-    pub fn what(&self) -> &str {
-        &self.what
-    }
-
     /// Changes what messages call the mapping, once its kind is known.
     pub fn call_it(&mut self, what: impl Into<String>) {
         self.what = what.into();

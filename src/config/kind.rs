@@ -111,8 +111,12 @@ impl<C> Kind<C> {
 }
 
 fn unresolved<C>(fields: &Fields<'_>, family: &str, name: &str, more: &str, kinds: &[Kind<C>]) {
-    let message =
-        format!("Could not resolve type id '{}' as a {family}{more} (known: {})", name.escape_debug(), names(kinds));
+    let article = if family.starts_with(['a', 'e', 'i', 'o', 'u']) { "an" } else { "a" };
+    let message = format!(
+        "Could not resolve type id '{}' as {article} {family}{more} (known: {})",
+        name.escape_debug(),
+        names(kinds)
+    );
     fields.report().problem(fields.span_of("kind"), message);
 }
 

@@ -29,7 +29,7 @@ pub use secret::{Secret, is_secret_key};
 pub use socket::SocketOptions;
 pub use source::{FileId, Span};
 pub use tls::{ClientAuth, ClientTls, ServerTls, Validation};
-pub use value::{Directory, FromNode, Millis, Port, RegularFile};
+pub use value::{Directory, FromNode, Millis, Port};
 
 /// Reads `text`, which must be one mapping, with `read`. `what` names the mapping in messages.
 ///

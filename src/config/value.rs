@@ -150,21 +150,6 @@ impl FromNode for Directory {
     }
 }
 
-/// A file that exists. A relative path starts at the working directory.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RegularFile(pub PathBuf);
-
-impl FromNode for RegularFile {
-    fn from_node(node: &Node, report: &Report) -> Option<Self> {
-        let path = PathBuf::from_node(node, report)?;
-        if !path.is_file() {
-            report.problem(node.span, format!("{} is not a file", path.display()));
-            return None;
-        }
-        Some(Self(path))
-    }
-}
-
 /// A list; all its wrong elements are reported.
 impl<T: FromNode> FromNode for Vec<T> {
     fn from_node(node: &Node, report: &Report) -> Option<Self> {
@@ -259,12 +244,10 @@ mod tests {
     }
 
     #[test]
-    fn directories_and_files_must_exist() {
+    fn directories_must_exist() {
         assert_eq!(read("src"), Ok(Directory(PathBuf::from("src"))));
         refused::<Directory>("/nope", "/nope is not a directory");
         refused::<Directory>("Cargo.toml", "Cargo.toml is not a directory");
-        assert_eq!(read("Cargo.toml"), Ok(RegularFile(PathBuf::from("Cargo.toml"))));
-        refused::<RegularFile>("src", "src is not a file");
     }
 
     #[test]

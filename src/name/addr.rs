@@ -57,12 +57,6 @@ impl AddrSet {
         &self.meta
     }
 
-    /// The same addresses under other metadata.
-    #[must_use]
-    pub fn with_meta(&self, meta: Meta) -> Self {
-        Self { addrs: self.addrs.clone(), meta }
-    }
-
     /// The number of addresses.
     pub fn len(&self) -> usize {
         self.addrs.len()

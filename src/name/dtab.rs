@@ -97,6 +97,19 @@ impl Dtab {
         Reader::new(text, limits)?.whole(Reader::dtab)
     }
 
+    /// Whether a text of one line holds entries behind a `#`, which makes them a comment. Most likely its line ends were
+    /// lost: `curl -d @FILE` joins the lines of a file.
+    pub fn comment_hides_entries(text: &str) -> bool {
+        let text = text.trim_end();
+        if text.contains('\n') {
+            return false;
+        }
+        // A `#` inside of a path is a label; a comment has a blank or the end of an entry before it.
+        let begins = |at: &usize| text[..*at].chars().next_back().is_none_or(|c| c == ';' || c.is_whitespace());
+        let comment = text.match_indices('#').map(|(at, _)| at).find(begins);
+        comment.is_some_and(|at| text[at..].contains("=>"))
+    }
+
     /// The entries, first to last.
     pub fn entries(&self) -> &[Dentry] {
         &self.entries
@@ -203,5 +216,20 @@ impl FromStr for Dtab {
 
     fn from_str(text: &str) -> Result<Self, ParseError> {
         Self::parse(text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_lost_in_a_comment_are_noticed() {
+        for text in ["/svc => /a;# note/svc/x => /b;", "# all => gone", "/a => /b ; # x =>\n"] {
+            assert!(Dtab::comment_hides_entries(text), "{text}");
+        }
+        for text in ["/svc => /#/io.l5d.fs;/x=>/y", "/a => /b # done", "/a => /b;\n# x\n/c => /d", "", "/a#b=>/c"] {
+            assert!(!Dtab::comment_hides_entries(text), "{text}");
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! Paths, dtabs, name trees, addresses: plain values. Parse, print, compare; no I/O, no async, no other module.
+//! Paths, dtabs, name trees, addresses: plain values. Parse, print, compare; no I/O, no async, no other module but [`crate::text`].
 //!
 //! Grammar, printing and error texts are those of namerd 1.7.5, byte for byte: every store and every wire format
 //! carries them.

@@ -14,6 +14,7 @@ use super::limits::{Limit, Limits};
 use super::path::{Path, is_showable};
 use super::prefix::Prefix;
 use super::tree::{NameTree, Weighted};
+use crate::text::java::digit;
 
 type Read<T> = Result<T, ParseError>;
 
@@ -293,16 +294,5 @@ fn is_blank(c: char) -> bool {
 
 /// A dot or a decimal digit of any script in the basic plane; only ASCII digits make a number in the end.
 fn is_number_char(c: char) -> bool {
-    c == '.' || c.is_ascii_digit() || (c > '\u{7f}' && is_other_digit(c))
-}
-
-/// Decimal digits beyond ASCII come in runs of ten; these are the zeros.
-fn is_other_digit(c: char) -> bool {
-    const ZEROS: [u32; 36] = [
-        0x0660, 0x06f0, 0x07c0, 0x0966, 0x09e6, 0x0a66, 0x0ae6, 0x0b66, 0x0be6, 0x0c66, 0x0ce6, 0x0d66, 0x0de6, 0x0e50,
-        0x0ed0, 0x0f20, 0x1040, 0x1090, 0x17e0, 0x1810, 0x1946, 0x19d0, 0x1a80, 0x1a90, 0x1b50, 0x1bb0, 0x1c40, 0x1c50,
-        0xa620, 0xa8d0, 0xa900, 0xa9d0, 0xa9f0, 0xaa50, 0xabf0, 0xff10,
-    ];
-    let code = u32::from(c);
-    ZEROS.iter().any(|zero| (*zero..zero + 10).contains(&code))
+    c == '.' || digit(c).is_some()
 }

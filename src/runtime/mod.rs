@@ -2,6 +2,7 @@
 //! backend.
 
 mod accept;
+mod backoff;
 mod descriptors;
 mod drain;
 mod limits;
@@ -15,6 +16,7 @@ mod signals;
 mod watchdog;
 
 pub use accept::{Connections, Refusals, accept};
+pub use backoff::Backoff;
 pub use descriptors::raise_descriptor_limit;
 pub use drain::{Drain, Hold, Phase};
 pub use limits::{Limit, LimitCounts};

@@ -64,11 +64,6 @@ impl<F: Formula> Derived<F> {
         &self.node.cell
     }
 
-    /// The formula.
-    pub fn formula(&self) -> &F {
-        &self.node.formula
-    }
-
     /// Brings the cell up to date with everything published so far.
     pub fn refresh(&self) {
         self.node.evaluate();

@@ -211,11 +211,6 @@ where
             refused: self.inner.refused.load(Ordering::Relaxed),
         }
     }
-
-    /// The keys of this moment, in no order: for state pages.
-    pub fn keys(&self) -> Vec<K> {
-        self.inner.shards.iter().flat_map(|shard| shard.lock().keys().cloned().collect::<Vec<_>>()).collect()
-    }
 }
 
 // === impl Inner ===

@@ -36,7 +36,6 @@
 
 mod collect;
 mod config;
-pub mod java;
 mod legacy;
 mod metrics;
 mod process;

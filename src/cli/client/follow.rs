@@ -2,15 +2,21 @@
 
 use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
+use std::time::Duration;
 
 use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
 
-use super::{Client, ClientError, Retry, Target};
+use super::{Client, ClientError, Target};
+use crate::runtime::Backoff;
 
 /// Values that may wait for the one who prints them; a watch that finds no room waits.
 const QUEUE: usize = 64;
+
+/// How soon, and how late, a lost server is asked again.
+const RETRY_FLOOR: Duration = Duration::from_millis(500);
+const RETRY_CAP: Duration = Duration::from_secs(30);
 
 /// What the watches say, in the order in which they say it.
 #[derive(Debug)]
@@ -101,7 +107,7 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> Follow<K> {
 
 /// One watch, asked for again whenever it ends.
 async fn watch<K: Clone>(client: Client, key: K, target: Target, sender: mpsc::Sender<(K, Report)>) {
-    let mut retry = Retry::new();
+    let mut retry = Backoff::new(RETRY_FLOOR, RETRY_CAP);
     loop {
         let reason = match client.watch(&target).await {
             Ok(mut lines) => loop {
@@ -129,6 +135,6 @@ async fn watch<K: Clone>(client: Client, key: K, target: Target, sender: mpsc::S
         if sender.send((key.clone(), Report::Lost(reason))).await.is_err() {
             return;
         }
-        tokio::time::sleep(retry.delay()).await;
+        tokio::time::sleep(retry.next_delay()).await;
     }
 }

@@ -3,7 +3,6 @@
 mod error;
 mod follow;
 mod lines;
-mod retry;
 mod url;
 
 use std::time::Duration;
@@ -16,7 +15,6 @@ pub(super) use error::ClientError;
 use error::root_cause;
 pub(super) use follow::{Follow, News};
 use lines::Lines;
-use retry::Retry;
 pub(super) use url::Target;
 
 const CONNECT: Duration = Duration::from_secs(5);

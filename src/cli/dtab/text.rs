@@ -3,17 +3,15 @@
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::hash::Hash;
-use std::io::Read;
 use std::path::Path as FilePath;
 
 use serde::{Deserialize, Serialize};
 
 use crate::cli::failure::Failure;
+use crate::cli::files;
 use crate::config::{Report, Span};
 use crate::name::{Dentry, Dtab, ParseError};
 
-/// Bytes taken of a file.
-const LARGEST: u64 = 64 << 20;
 /// Prefixes longer than this do not move the column of the arrows.
 const WIDEST: usize = 60;
 
@@ -58,29 +56,9 @@ pub(super) fn name(file: &FilePath) -> String {
     if file == FilePath::new("-") { "standard input".to_owned() } else { file.display().to_string() }
 }
 
-/// Reads and checks the dtab in `file`.
+/// Reads and checks the dtab in `file`; `-` is standard input.
 pub(super) fn read(file: &FilePath) -> Result<Given, Failure> {
-    let name = name(file);
-    let bytes = if file == FilePath::new("-") {
-        read_bounded(std::io::stdin().lock())
-    } else {
-        std::fs::File::open(file).and_then(read_bounded)
-    };
-    let bytes = bytes.map_err(|error| Failure::other(format_args!("cannot read {name}: {error}")))?;
-    let text = String::from_utf8(bytes).map_err(|error| {
-        let at = error.utf8_error().valid_up_to();
-        Failure::other(format_args!("{name} is not UTF-8 text: see byte {at}"))
-    })?;
-    check(&name, text)
-}
-
-fn read_bounded(from: impl Read) -> std::io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    from.take(LARGEST + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > LARGEST {
-        return Err(std::io::Error::other(format!("more than {LARGEST} bytes")));
-    }
-    Ok(bytes)
+    check(&files::name(file), files::read(file)?)
 }
 
 /// Checks the text of the file `name`.
@@ -125,19 +103,11 @@ fn check_json(name: &str, text: &str) -> Result<Given, Failure> {
 }
 
 fn doubt(text: &str, entries: Option<&[Entry]>) -> Option<String> {
-    let one_line = text.trim_end().lines().count() == 1;
-    let swallowed = text.split_once('#').is_some_and(|(_, comment)| comment.contains("=>"));
-    if one_line && swallowed && entries.is_some_and(|entries| !text_has_all(text, entries.len())) {
-        return Some(
-            "the comment goes on to the end of the only line and holds entries; were line ends lost?".to_owned(),
-        );
+    if Dtab::comment_hides_entries(text) {
+        let doubt = "the comment goes on to the end of the only line and holds entries; were line ends lost?";
+        return Some(doubt.to_owned());
     }
     entries.is_some_and(<[Entry]>::is_empty).then(|| "the dtab has no entries".to_owned())
-}
-
-/// Whether every `=>` of the text belongs to an entry.
-fn text_has_all(text: &str, entries: usize) -> bool {
-    text.matches("=>").count() == entries
 }
 
 /// The entries in the form in which servers show them.

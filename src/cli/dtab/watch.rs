@@ -7,9 +7,8 @@ use serde_json::{Value, json};
 
 use super::{Entry, ROUTE, changes, target};
 use crate::cli::client::{Client, Follow, News, Target};
-use crate::cli::clock;
 use crate::cli::failure::Failure;
-use crate::cli::output::Output;
+use crate::cli::output::{Output, now};
 
 /// Changes shown in one line.
 const SHOWN: usize = 20;
@@ -35,8 +34,8 @@ pub(super) async fn run(
                 }
                 if json {
                     output.line(match namespace {
-                        Some(name) => json!({ "time": clock::now(), "namespace": name, "dtab": value }),
-                        None => json!({ "time": clock::now(), "namespaces": value }),
+                        Some(name) => json!({ "time": now(), "namespace": name, "dtab": value }),
+                        None => json!({ "time": now(), "namespaces": value }),
                     })?;
                 } else {
                     let shown = match namespace {
@@ -45,7 +44,7 @@ pub(super) async fn run(
                         }),
                         None => compare::<String>(&last, &value, ["namespace", "namespaces"], Clone::clone),
                     };
-                    output.line(format_args!("{} {what}: {}", clock::now(), shown?))?;
+                    output.line(format_args!("{} {what}: {}", now(), shown?))?;
                 }
                 output.flush()?;
                 last = value;

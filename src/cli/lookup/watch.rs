@@ -9,10 +9,9 @@ use super::answer::{Addr, Node};
 use super::{draw, target};
 use crate::cli::args::Lookup;
 use crate::cli::client::{Client, Follow, News, Target};
-use crate::cli::clock;
 use crate::cli::dtab::changes;
 use crate::cli::failure::Failure;
-use crate::cli::output::Output;
+use crate::cli::output::{Output, now};
 
 /// Names whose addresses are followed at a time.
 const FOLLOWED: usize = 100;
@@ -50,9 +49,9 @@ pub(super) async fn run(client: &Client, lookup: &Lookup, output: &mut Output<'_
                     output.say(format_args!("of {} names, the addresses of {FOLLOWED} are followed", ids.len()));
                 }
                 output.line(if json {
-                    json!({ "time": clock::now(), "bind": value }).to_string()
+                    json!({ "time": now(), "bind": value }).to_string()
                 } else {
-                    format!("{} bind {shown}", clock::now())
+                    format!("{} bind {shown}", now())
                 })?;
                 bound = Some(shown);
                 output.flush()?;
@@ -63,9 +62,9 @@ pub(super) async fn run(client: &Client, lookup: &Lookup, output: &mut Output<'_
                     continue;
                 }
                 output.line(if json {
-                    json!({ "time": clock::now(), "id": id, "addr": value }).to_string()
+                    json!({ "time": now(), "id": id, "addr": value }).to_string()
                 } else {
-                    format!("{} addr {id}: {}", clock::now(), compare(known.get(&id), &addr))
+                    format!("{} addr {id}: {}", now(), compare(known.get(&id), &addr))
                 })?;
                 known.insert(id, addr);
                 output.flush()?;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::encoded::Form;
-use super::media::{BadDtab, Media, swallowed_entries};
+use super::media::{BadDtab, Media};
 use super::once::{PATIENCE, unanswered};
 use super::question::no_room;
 use super::{Api, json, version};
@@ -14,6 +14,10 @@ use crate::store::{Standing, State, Watch};
 
 /// Reading a body larger than this is not done on the runtime's own threads.
 const BLOCKING_FROM: usize = 256 << 10;
+
+/// What to tell a client whose text a comment ends early.
+const HIDDEN_ENTRIES: &str = "the dtab is one line and has entries behind a '#', which makes them a comment; were \
+                              newlines lost on the way (curl: use --data-binary)?";
 
 impl Api {
     /// The names of all namespaces. Every method does.
@@ -118,13 +122,11 @@ impl Api {
 
 fn written(namespace: &str, request: &Request) -> Response {
     let response = Response::new(204);
-    match swallowed_entries(&request.body) {
-        None => response,
-        Some(warning) => {
-            tracing::warn!(namespace, client = %request.client.0, "{warning}");
-            response.header("Warning", format!("299 rosterd \"{warning}\""))
-        }
+    if !std::str::from_utf8(&request.body).is_ok_and(Dtab::comment_hides_entries) {
+        return response;
     }
+    tracing::warn!(namespace, client = %request.client.0, "{HIDDEN_ENTRIES}");
+    response.header("Warning", format!("299 rosterd \"{HIDDEN_ENTRIES}\""))
 }
 
 fn refused(error: StorageError) -> Response {

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::interpreter::{Bound, BoundTree, DelegationLeaf};
 use crate::name::{Addr, DelegateTree, Dentry, Dtab, Meta, NameTree, Path, meta_keys};
-use crate::telemetry::java;
+use crate::text::java;
 
 /// The entry of a node that no entry led to; it is not shown.
 static NOP: LazyLock<Dentry> = LazyLock::new(Dentry::nop);

@@ -114,23 +114,6 @@ fn read_json(body: &[u8], names: &NameReader) -> Result<Dtab, BadDtab> {
     Ok(Dtab::from(dtab))
 }
 
-/// What to tell a client whose one-line body has a comment that swallows entries: `curl -d @file` joins the lines of a
-/// file, and everything behind the first `#` is then gone.
-pub(super) fn swallowed_entries(body: &[u8]) -> Option<&'static str> {
-    let text = std::str::from_utf8(body).ok()?.trim_end();
-    if text.contains('\n') {
-        return None;
-    }
-    // A `#` inside of a path is a label; a comment has a blank or the end of an entry before it.
-    let starts = text.match_indices('#').map(|(at, _)| at);
-    let mut comments =
-        starts.filter(|at| text[..*at].chars().next_back().is_none_or(|c| c == ';' || c.is_whitespace()));
-    comments.next().filter(|at| text[*at..].contains("=>")).map(|_| {
-        "the dtab is one line and has entries behind a '#', which makes them a comment; \
-         were newlines lost on the way (curl: use --data-binary)?"
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -185,15 +168,5 @@ mod tests {
         assert!(read(r#"[{"prefix":"/a","dst":"/a/b/c"}]"#).contains("limits.pathSegments"));
         assert!(read(r#"[{"prefix":"/a","dst":"((((/a))))"}]"#).contains("limits.depth"));
         assert!(read(&format!("[{}]", " ".repeat(60))).contains("limits.dtabBytes"));
-    }
-
-    #[test]
-    fn entries_lost_in_a_comment_are_noticed() {
-        for body in ["/svc => /a;# note/svc/x => /b;", "# all => gone", "/a => /b ; # x =>\n"] {
-            assert!(swallowed_entries(body.as_bytes()).is_some(), "{body}");
-        }
-        for body in ["/svc => /#/io.l5d.fs;/x=>/y", "/a => /b # done", "/a => /b;\n# x\n/c => /d", "", "/a=>/b"] {
-            assert!(swallowed_entries(body.as_bytes()).is_none(), "{body}");
-        }
     }
 }

@@ -6,8 +6,9 @@ use serde_json::{Map, Value};
 
 use super::desk::{Desk, Log, What};
 use crate::name::Path as Name;
-use crate::namer::var_state::{VarState, show_time};
+use crate::namer::var_state::VarState;
 use crate::store::{Cell, Standing, State};
+use crate::text::calendar;
 
 /// How many names the page shows.
 const MAX_NAMES: usize = 10_000;
@@ -47,7 +48,7 @@ fn events(log: &Log) -> Value {
     if let Some((kind, entry, time)) = &log.event {
         events.insert("lastEventKind".to_owned(), (*kind).into());
         events.insert("lastEventName".to_owned(), entry.as_str().into());
-        events.insert("lastEventAt".to_owned(), show_time(*time).into());
+        events.insert("lastEventAt".to_owned(), calendar::java(*time).into());
     }
     events.into()
 }

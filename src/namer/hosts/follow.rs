@@ -11,6 +11,7 @@ use rand::RngExt;
 use tokio::sync::Semaphore;
 
 use super::{Answer, HostAddrs, Resolve, Unresolved};
+use crate::runtime::Backoff;
 use crate::store::Cell;
 
 /// The least time between two look-ups of a host.
@@ -36,6 +37,8 @@ pub(super) struct Follower {
     /// Bounds the look-ups of all hosts that are under way.
     turns: Arc<Semaphore>,
     shown: Shown,
+    /// For a name server that cannot be relied on.
+    backoff: Backoff,
     failures: u32,
 }
 
@@ -57,7 +60,15 @@ impl Follower {
         resolver: Arc<dyn Resolve>,
         turns: Arc<Semaphore>,
     ) -> Self {
-        Self { host: host.to_owned(), addrs, resolver, turns, shown: Shown::NoAddrs, failures: 0 }
+        Self {
+            host: host.to_owned(),
+            addrs,
+            resolver,
+            turns,
+            shown: Shown::NoAddrs,
+            backoff: Backoff::new(SOONEST, LATEST),
+            failures: 0,
+        }
     }
 
     /// Follows the host; only dropping ends it.
@@ -95,22 +106,23 @@ impl Follower {
 
     /// Publishes what was learnt; says when to ask again.
     fn take(&mut self, answer: Result<Answer, Unresolved>) -> Duration {
+        if !matches!(answer, Err(Unresolved::Unavailable(_))) {
+            self.failures = 0;
+            self.backoff.reset();
+        }
         match answer {
             Ok(Answer { addrs, ttl }) => {
-                self.failures = 0;
                 self.shown = Shown::Addrs;
                 self.addrs.publish(HostAddrs::Found(addrs));
                 let due = ttl.clamp(SOONEST, LATEST);
                 between(due.min(LATEST.mul_f64(1.0 - JITTER)), due.mul_f64(1.0 + JITTER).min(LATEST))
             }
             Err(error @ Unresolved::NoSuchHost) if self.shown == Shown::Addrs => {
-                self.failures = 0;
                 self.shown = Shown::AddrsInDoubt;
                 self.lost(&error);
                 SOONEST
             }
             Err(Unresolved::NoSuchHost) => {
-                self.failures = 0;
                 self.shown = Shown::NoAddrs;
                 self.addrs.publish(HostAddrs::Unknown);
                 between(SOONEST, UNKNOWN_LATEST)
@@ -118,8 +130,7 @@ impl Follower {
             Err(error @ Unresolved::Unavailable(_)) => {
                 self.lost(&error);
                 self.failures = self.failures.saturating_add(1);
-                // No further than the cap is ever reached, so four doublings are enough.
-                between(SOONEST, (SOONEST * (1 << self.failures.min(4))).min(LATEST))
+                self.backoff.next_delay()
             }
         }
     }

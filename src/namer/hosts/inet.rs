@@ -4,8 +4,8 @@ use std::net::IpAddr;
 
 use super::HostAddrs;
 use crate::name::{Addr, AddrSet, Address, Meta};
-use crate::namer::system::{parse_int, split};
 use crate::store::Reading;
+use crate::text::java::{parse_int, split};
 
 /// The addresses of all hosts in `hosts`, each looked up with `lookup`.
 ///

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::HostAddrs;
-use crate::namer::system::digit;
+use crate::text::java::digit;
 
 /// The longest text that the JVM takes for an IPv4 address.
 const IPV4_MAX: usize = 15;

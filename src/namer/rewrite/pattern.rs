@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use regex::Regex;
 
 use crate::name::Path;
-use crate::namer::system::split;
+use crate::text::java::split;
 
 /// A variable. The set of characters is that of namerd, down to the range from `:` to `_` that was hardly meant.
 static VARIABLE: LazyLock<Regex> =

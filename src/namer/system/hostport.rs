@@ -1,7 +1,8 @@
 //! `io.buoyant.hostportPfx` and `io.buoyant.porthostPfx`: `/pfx/host:port/…` with host and port apart.
 
-use super::{Rewritten, elem, java, then_rest};
+use super::{Rewritten, elem, then_rest};
 use crate::name::Path;
+use crate::text::java;
 
 /// The longest DNS label.
 const LABEL_MAX: usize = 63;

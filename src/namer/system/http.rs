@@ -1,7 +1,8 @@
 //! `io.buoyant.http.*`: names made of methods and host names, rewritten. They know nothing of HTTP.
 
-use super::{Rewritten, elem, java, then_rest};
+use super::{Rewritten, elem, then_rest};
 use crate::name::Path;
+use crate::text::java;
 
 /// `/METHOD/…` to `/…`.
 pub(super) fn any_method(rest: &Path) -> Rewritten {

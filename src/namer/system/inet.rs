@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use super::{SystemAddr, SystemName, elem, parse_int};
+use super::{SystemAddr, SystemName, elem};
 use crate::name::Path;
+use crate::text::java::parse_int;
 
 /// Binds at once, whether or not the host exists: that shows in the addresses only. None when there is no port where
 /// one is due.

@@ -9,14 +9,11 @@
 mod hostport;
 mod http;
 mod inet;
-mod java;
 mod rinet;
 mod status;
 
 use std::borrow::Cow;
 use std::sync::Arc;
-
-pub(crate) use java::{digit, parse_int, split};
 
 use crate::name::{EmptyElement, NameTree, ParseError, Path};
 

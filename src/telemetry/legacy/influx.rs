@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::Legacy;
 use super::tree::{Node, Shown, escaped};
-use crate::telemetry::java;
+use crate::text::java;
 
 impl Legacy {
     /// All metrics. `host` is the `Host` of the request, which is how namerd tells its instances apart.

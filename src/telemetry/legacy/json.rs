@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::Legacy;
 use super::tree::{Metric, Node, Shown};
-use crate::telemetry::java;
+use crate::text::java;
 
 /// What a request asks for.
 #[derive(Clone, Copy, Debug, Default)]
@@ -31,7 +31,9 @@ impl Legacy {
         let root = self.shared.root.read();
         let node = match query.subtree {
             None => &*root,
-            Some(subtree) => root.find(split(subtree).into_iter()).ok_or_else(|| NoSuchSubtree(subtree.to_owned()))?,
+            Some(subtree) => {
+                root.find(java::split(subtree, '/').into_iter()).ok_or_else(|| NoSuchSubtree(subtree.to_owned()))?
+            }
         };
         Ok(if query.tree {
             let mut out = String::new();
@@ -41,15 +43,6 @@ impl Legacy {
             flat(node, query.pretty)
         })
     }
-}
-
-/// As Java splits: empty parts at the end do not count.
-fn split(subtree: &str) -> Vec<&str> {
-    let mut scopes: Vec<&str> = subtree.split('/').collect();
-    while scopes.len() > 1 && scopes.last().is_some_and(|scope| scope.is_empty()) {
-        scopes.pop();
-    }
-    scopes
 }
 
 fn flat(node: &Node, pretty: bool) -> String {

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::Legacy;
 use super::tree::{Shown, escaped};
-use crate::telemetry::java;
+use crate::text::java;
 
 impl Legacy {
     /// All metrics, `prefix` in front of each name.
