@@ -5,6 +5,7 @@ mod coming_and_going;
 mod commands;
 mod configs;
 mod docs;
+mod fixes;
 mod fuzz_entries;
 mod golden_http;
 mod name_values;
