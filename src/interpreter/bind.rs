@@ -1,10 +1,11 @@
 //! Binding: from a path to a bound tree, by repeated lookups (finagle's Namer.scala:176-266).
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use super::namers::Name;
 use super::{Bound, BoundTree};
-use crate::name::{NameTree, Path, Weighted};
+use crate::name::{Dentry, NameTree, Path, Weighted};
 use crate::store::{Reading, Reason, Run, Wait};
 
 /// How many lookups a chain may have; the result of one more is an error, whatever it is.
@@ -32,6 +33,13 @@ pub(super) fn deep<T>(level: impl FnOnce() -> T) -> T {
 
 /// One lookup step: what a path stands for.
 pub(super) trait Lookup {
+    /// The dentries that match, highest priority first. Only where there is none, or a bare `~` alone, is
+    /// [`Lookup::lookup`] asked.
+    fn dentries(&self, path: &Path) -> Vec<&Dentry> {
+        let _ = path;
+        Vec::new()
+    }
+
     fn lookup(&self, run: &mut Run<'_>, path: &Path) -> Reading<NameTree<Name>>;
 }
 
@@ -69,16 +77,12 @@ impl Binder<'_, '_, '_> {
 
     fn bind_node(&mut self, tree: &NameTree<Name>, lookups: usize, weight: Option<f64>) -> Reading<BoundTree> {
         match tree {
-            NameTree::Leaf(Name::Path(path)) => match self.look(path) {
-                Reading::Ready(found) => self.bind(&found, lookups + 1, weight),
-                Reading::Pending(wait) => Reading::Pending(wait),
-                Reading::Failed(reason) => Reading::Failed(reason),
-            },
+            NameTree::Leaf(Name::Path(path)) => self.follow(path, lookups + 1, weight),
             NameTree::Leaf(Name::Bound(bound)) => Reading::Ready(NameTree::Leaf(Bound { weight, ..bound.clone() })),
             NameTree::Neg => Reading::Ready(NameTree::Neg),
             NameTree::Fail => Reading::Ready(NameTree::Fail),
             NameTree::Empty => Reading::Ready(NameTree::Empty),
-            NameTree::Alt(branches) => self.alt(branches, lookups, weight),
+            NameTree::Alt(branches) => self.alt(branches.len(), |at| Cow::Borrowed(&branches[at]), lookups, weight),
             NameTree::Union(branches) => match &branches[..] {
                 [] => Reading::Ready(NameTree::Neg),
                 [only] => self.bind(&only.tree, lookups, Some(only.weight)),
@@ -87,22 +91,45 @@ impl Binder<'_, '_, '_> {
         }
     }
 
-    fn look(&mut self, path: &Path) -> Reading<NameTree<Name>> {
+    /// One lookup, and the binding of what it gives. Destinations of dentries are made only when it is their turn: a path
+    /// may match many, and the first one is usually enough.
+    fn follow(&mut self, path: &Path, lookups: usize, weight: Option<f64>) -> Reading<BoundTree> {
         self.bytes += path.bytes();
-        if self.bytes > MAX_BYTES {
+        if self.bytes > MAX_BYTES || lookups > MAX_LOOKUPS {
+            // A 101st lookup would be an error whatever it gave, so it is not made.
             return Reading::Failed(TOO_DEEP.into());
         }
-        self.names.lookup(self.run, path)
+        match &self.names.dentries(path)[..] {
+            [] => {}
+            [only] => match destination(only, path) {
+                NameTree::Neg => {} // counts as no match (ConfiguredDtabNamer.scala:20-43)
+                tree => return self.bind(&tree, lookups, weight),
+            },
+            several => {
+                return self.alt(several.len(), |at| Cow::Owned(destination(several[at], path)), lookups, weight);
+            }
+        }
+        match self.names.lookup(self.run, path) {
+            Reading::Ready(found) => self.bind(&found, lookups, weight),
+            Reading::Pending(wait) => Reading::Pending(wait),
+            Reading::Failed(reason) => Reading::Failed(reason),
+        }
     }
 
     /// The first branch that is not neg decides; a failed one fails the alt, a pending one holds it.
     ///
     /// With one exception: a branch whose source never had any value is passed over once its time has come, in favour
     /// of a later branch with something to serve, and counts again as soon as it answers.
-    fn alt(&mut self, branches: &[NameTree<Name>], lookups: usize, weight: Option<f64>) -> Reading<BoundTree> {
+    fn alt<'t>(
+        &mut self,
+        count: usize,
+        branch: impl Fn(usize) -> Cow<'t, NameTree<Name>>,
+        lookups: usize,
+        weight: Option<f64>,
+    ) -> Reading<BoundTree> {
         let mut passed_over: Option<Wait> = None;
-        for (place, branch) in branches.iter().enumerate() {
-            let reading = self.bind(branch, lookups, weight);
+        for place in 0..count {
+            let reading = self.bind(&branch(place), lookups, weight);
             match (reading, passed_over.take()) {
                 (Reading::Ready(NameTree::Neg), passed) => passed_over = passed,
                 (Reading::Ready(tree), None) => return Reading::Ready(tree),
@@ -113,7 +140,7 @@ impl Binder<'_, '_, '_> {
                     Some(when) if when <= self.run.now() => passed_over = passed.or(Some(wait)),
                     when => {
                         if let Some(when) = when
-                            && place + 1 < branches.len()
+                            && place + 1 < count
                         {
                             self.run.again_at(when);
                         }
@@ -167,6 +194,12 @@ fn both(first: Wait, second: Wait) -> Wait {
         pass_over_at: first.pass_over_at.zip(second.pass_over_at).map(|(a, b)| a.max(b)),
         reason: first.reason.or(second.reason),
     }
+}
+
+/// Where a dentry sends a path.
+fn destination(dentry: &Dentry, path: &Path) -> NameTree<Name> {
+    let rest = path.drop(dentry.prefix.len());
+    dentry.dst.map(|leaf| Name::Path(leaf.concat(&rest)))
 }
 
 fn has_leaf(tree: &BoundTree) -> bool {

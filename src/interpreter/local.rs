@@ -12,7 +12,7 @@ use super::delegate::{Delegate, Delegation};
 use super::interner::Interner;
 use super::namers::{Name, Namers};
 use super::{AddrSource, BoundTree, DelegateRequest, Hold, Interpreter, LocalDtab, addr};
-use crate::name::{Addr, Dtab, IndexedDtab, Layers, NameTree, Path};
+use crate::name::{Addr, Dentry, Dtab, IndexedDtab, Layers, NameTree, Path};
 use crate::storage::{Storage, VersionedDtab};
 use crate::store::{
     Client, Derived, Evaluators, Formula, Observer, OverBudget, Policy, Reading, Run, Table, Unanswered, Usage, Wait,
@@ -277,11 +277,11 @@ impl Formula for BoundNames {
 // === impl InNamespace ===
 
 impl Lookup for InNamespace<'_> {
+    fn dentries(&self, path: &Path) -> Vec<&Dentry> {
+        self.layers.matches(path).collect()
+    }
+
     fn lookup(&self, run: &mut Run<'_>, path: &Path) -> Reading<NameTree<Name>> {
-        match self.layers.lookup(path) {
-            // A bare `~` counts as no match (ConfiguredDtabNamer.scala:20-43).
-            NameTree::Neg => self.namers.lookup(run, path),
-            tree => Reading::Ready(tree.map(|path| Name::Path(path.clone()))),
-        }
+        self.namers.lookup(run, path)
     }
 }
