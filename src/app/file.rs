@@ -61,6 +61,12 @@ impl Config {
 
     fn read(root: &Node, report: &Report) -> Option<Self> {
         Fields::read(root, "the configuration", report, |fields| {
+            // namerd's keys come first where messages list what is known.
+            for key in ["admin", "storage", "namers", "interfaces", "telemetry"] {
+                fields.node(key);
+            }
+            let own = OwnKeys::read(fields);
+            report.limit_names(own.limits.names);
             let admin = fields.or("admin", AdminConfig::default());
             let storage = match fields.node("storage") {
                 Some(node) => StorageBlock::read(node, report),
@@ -80,7 +86,6 @@ impl Config {
                 Some(_) => fields.each("interfaces", InterfaceBlock::read),
             };
             let telemetry = fields.each("telemetry", TelemeterBlock::read).unwrap_or_default();
-            let own = OwnKeys::read(fields);
             // No kind is built, so this never gives a value.
             fields.section("interpreter", "the interpreter", |fields| {
                 Kind::choose(fields, "interpreter", INTERPRETERS)?.reader(fields)?(fields)
@@ -160,6 +165,22 @@ routers: []
         for (problem, start) in problems.iter().zip(starts) {
             assert!(problem.starts_with(start), "{problem}");
         }
+    }
+
+    #[test]
+    fn limits_hold_for_the_dtabs_of_the_file_too() {
+        let with = |dtab: &str, limits: &str| {
+            load(&format!(
+                "storage: {{kind: io.l5d.inMemory, namespaces: {{a: '{dtab}'}}}}
+interfaces: [{{kind: io.l5d.httpController}}]
+limits: {{{limits}}}"
+            ))
+        };
+        let deep = format!("/a=>{}/b{}", "(".repeat(100), ")".repeat(100));
+        let refused = with(&deep, "").expect_err("must be refused").join("");
+        assert!(refused.starts_with("1:") && refused.contains("limits.depth"), "{refused}");
+        assert!(with(&deep, "depth: 100").is_ok());
+        assert!(with("/a=>/b/c", "pathSegments: 1").is_err());
     }
 
     #[test]

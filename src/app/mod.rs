@@ -1,5 +1,6 @@
 //! The server assembled: file → parts → ports.
 
+mod figures;
 mod file;
 mod limits;
 mod parts;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 
+use super::figures::register;
 use super::limits::Limits;
 use super::{Config, Parts};
 use crate::admin::{self, AdminState, Pages};
@@ -14,9 +15,7 @@ use crate::runtime::{
     Connections, Drain, Endpoint, Plan, Readiness, Watchdog, bind_all, drain_all, handle_signals,
     raise_descriptor_limit,
 };
-use crate::telemetry::{
-    ConnectionCounts, Evaluations, Legacy, MetricsSetup, Process, ReadinessState, ServerStats, Tables,
-};
+use crate::telemetry::{Legacy, MetricsSetup, Process, ServerStats};
 
 /// How long a silent storage may hold readiness back.
 const STORAGE_PATIENCE: Duration = Duration::from_secs(5);
@@ -120,24 +119,4 @@ fn admin_endpoint(config: &Config) -> Endpoint {
     let admin = &config.admin;
     let options = admin.socket_options.clone();
     Endpoint { what: "http".to_owned(), key: "admin".to_owned(), address: admin.address, options }
-}
-
-fn register(
-    metrics: &mut MetricsSetup,
-    parts: &Parts,
-    readiness: &Readiness,
-    limits: &Limits,
-    admin: &Arc<Connections>,
-) {
-    let (bindings, addresses) = (parts.interpreter.clone(), parts.interpreter.clone());
-    let tables = Tables::default()
-        .with("bindings", move || bindings.usage().0)
-        .with("address sets", move || addresses.usage().1);
-    metrics.own.register_collector(Box::new(tables));
-    metrics.own.register_collector(Box::new(Evaluations(parts.evaluators.clone())));
-    metrics.own.register_collector(Box::new(ReadinessState(readiness.clone())));
-    let interfaces = limits.connections.clone();
-    let connections = ConnectionCounts::default().with("interfaces", interfaces).with("admin", admin.clone());
-    metrics.own.register_collector(Box::new(limits.figures()));
-    metrics.own.register_collector(Box::new(connections));
 }

@@ -4,23 +4,23 @@ use super::report::Report;
 use super::source::{Span, number};
 use super::tree::Node;
 use super::value::{FromNode, text};
-use crate::name::{Dtab, ParseError, Path};
+use crate::name::{Dtab, Limits, ParseError, Path};
 
 impl FromNode for Path {
     fn from_node(node: &Node, report: &Report) -> Option<Self> {
-        parsed(node, report, Path::parse)
+        parsed(node, report, Path::parse_with)
     }
 }
 
 impl FromNode for Dtab {
     fn from_node(node: &Node, report: &Report) -> Option<Self> {
-        parsed(node, report, Dtab::parse)
+        parsed(node, report, Dtab::parse_with)
     }
 }
 
-fn parsed<T>(node: &Node, report: &Report, parse: fn(&str) -> Result<T, ParseError>) -> Option<T> {
+fn parsed<T>(node: &Node, report: &Report, parse: fn(&str, &Limits) -> Result<T, ParseError>) -> Option<T> {
     let text = text(node, report)?;
-    parse(text)
+    parse(text, &report.limits())
         .map_err(|error| {
             let place = report.place_in(node.span, text, error.position());
             report.problem(place, error.to_string());

@@ -1,9 +1,10 @@
 //! What is wrong with a file, collected while it is read and printed with the lines concerned.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 
 use super::source::{FileId, Source, Span, without_mark};
+use crate::name::Limits;
 
 /// More problems than this are counted, not listed.
 pub(super) const MAX_LISTED: usize = 100;
@@ -26,6 +27,7 @@ pub struct Report {
     problems: RefCell<Vec<Problem>>,
     warnings: RefCell<Vec<Problem>>,
     hidden: RefCell<Vec<Span>>,
+    limits: Cell<Limits>,
 }
 
 impl Report {
@@ -37,6 +39,15 @@ impl Report {
         let id = u8::try_from(self.sources.len()).expect("a configuration has at most two files");
         self.sources.push(Source::new(name, without_mark(text)));
         FileId(id)
+    }
+
+    /// Sets what paths and dtabs of the files that are read from now on may be.
+    pub fn limit_names(&self, limits: Limits) {
+        self.limits.set(limits);
+    }
+
+    pub(super) fn limits(&self) -> Limits {
+        self.limits.get()
     }
 
     /// Adds a problem: the file will be refused.

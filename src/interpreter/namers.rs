@@ -67,7 +67,8 @@ impl Namers {
         self.list.get(usize::from(at))
     }
 
-    pub(super) fn hosts(&self) -> &Hosts {
+    /// What looks host names up.
+    pub fn hosts(&self) -> &Hosts {
         &self.hosts
     }
 

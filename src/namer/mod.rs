@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::name::{Addr, NameTree, Path};
-use crate::store::{Reading, Run};
+use crate::store::{Reading, Run, Staleness};
 
 pub use config::{KINDS, NamerBlock, OWN_KEYS, check_overlaps, own_prefix};
 use hosts::Hosts;
@@ -41,6 +41,11 @@ pub trait Namer: Send + Sync + 'static {
     fn names(&self, run: &mut Run<'_>) -> Reading<BTreeSet<Path>> {
         let _ = run;
         Reading::Ready(BTreeSet::new())
+    }
+
+    /// How many of its values are the last good ones because its backend fails.
+    fn staleness(&self) -> Staleness {
+        Staleness::default()
     }
 
     /// What `/namer_state/<prefix>.json` shows; `None` for a namer without such a page.

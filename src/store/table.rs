@@ -211,6 +211,14 @@ where
             refused: self.inner.refused.load(Ordering::Relaxed),
         }
     }
+
+    /// Shows the value of every entry of this moment, in no order: for metrics and pages. `see` must not look into this
+    /// table.
+    pub fn visit(&self, mut see: impl FnMut(&V)) {
+        for shard in &self.inner.shards {
+            shard.lock().values().for_each(|entry| see(&entry.value));
+        }
+    }
 }
 
 // === impl Inner ===

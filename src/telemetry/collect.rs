@@ -12,7 +12,7 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
 use crate::runtime::{Connections, Limit, LimitCounts, Readiness, ReadyState};
-use crate::store::{Evaluators, Usage};
+use crate::store::{Evaluators, Staleness, Usage};
 
 /// Says how full a table is. Must not block.
 type ReadUsage = Box<dyn Fn() -> Usage + Send + Sync>;
@@ -27,6 +27,15 @@ pub struct Tables {
 #[derive(Debug, Default)]
 pub struct ConnectionCounts {
     list: Vec<(&'static str, Arc<Connections>)>,
+}
+
+/// Says how much is stale. Must not block.
+type ReadStaleness = Box<dyn Fn() -> Staleness + Send + Sync>;
+
+/// Sources by name: how many of their values are the last good ones.
+#[derive(Default)]
+pub struct StaleValues {
+    list: Vec<(String, ReadStaleness)>,
 }
 
 /// What limits on single requests are set to, and how often each refused something.
@@ -144,6 +153,35 @@ impl Collector for ConnectionCounts {
     }
 }
 
+// === impl StaleValues ===
+
+impl StaleValues {
+    /// Adds a source; `staleness` must not block.
+    pub fn add(&mut self, source: String, staleness: impl Fn() -> Staleness + Send + Sync + 'static) {
+        self.list.push((source, Box::new(staleness)));
+    }
+}
+
+impl fmt::Debug for StaleValues {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.list.iter().map(|(source, _)| source)).finish()
+    }
+}
+
+impl Collector for StaleValues {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let to = &mut encoder;
+        let read: Vec<([(&str, &str); 1], Staleness)> =
+            self.list.iter().map(|(source, read)| ([("source", source.as_str())], read())).collect();
+        let counts = read.iter().map(|(labels, stale)| (*labels, stale.count as u64));
+        gauges(to, "stale_values", "Values kept although their source fails", counts)?;
+        let ages = read
+            .iter()
+            .map(|(labels, stale)| (*labels, stale.since.map_or(0.0, |since| since.elapsed().as_secs_f64())));
+        gauges(to, "stale_seconds", "How long the oldest of them has been stale", ages)
+    }
+}
+
 // === impl LimitFigures ===
 
 impl LimitFigures {
@@ -235,6 +273,24 @@ mod tests {
                 "rosterd_connections_limit{server=\"admin\"} 1024",
                 "rosterd_connections_refused_total{server=\"admin\",reason=\"limit\"} 0",
                 "rosterd_connections_refused_total{server=\"admin\",reason=\"descriptors\"} 0",
+            ]
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn stale_values_are_shown_by_source_with_the_age_of_the_oldest() {
+        let mut stale = StaleValues::default();
+        let since = tokio::time::Instant::now();
+        stale.add("/#/io.l5d.fs".to_owned(), move || Staleness { count: 2, since: Some(since) });
+        stale.add("DNS".to_owned(), Staleness::default);
+        tokio::time::advance(std::time::Duration::from_secs(7)).await;
+        assert_eq!(
+            shown(stale),
+            [
+                "rosterd_stale_values{source=\"/#/io.l5d.fs\"} 2",
+                "rosterd_stale_values{source=\"DNS\"} 0",
+                "rosterd_stale_seconds{source=\"/#/io.l5d.fs\"} 7.0",
+                "rosterd_stale_seconds{source=\"DNS\"} 0.0",
             ]
         );
     }

@@ -41,7 +41,7 @@ mod metrics;
 mod process;
 mod server;
 
-pub use collect::{ConnectionCounts, Evaluations, LimitFigures, ReadinessState, Tables};
+pub use collect::{ConnectionCounts, Evaluations, LimitFigures, ReadinessState, StaleValues, Tables};
 pub use config::{KINDS, PrometheusConfig, TelemeterBlock, TelemeterConfig};
 pub use legacy::{Counter, Histogram, JsonQuery, Legacy, Level, LevelGuard, NoSuchSubtree, Scope, Summary};
 pub use metrics::{Metrics, MetricsSetup, OWN_CONTENT_TYPE};

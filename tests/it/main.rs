@@ -9,6 +9,7 @@ mod fixes;
 mod fuzz_entries;
 mod golden_http;
 mod name_values;
+mod stale_values;
 mod starting;
 mod support;
 mod tables;

@@ -27,7 +27,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::hosts::{HostAddrs, Hosts};
 use super::{Found, Namer, NamerParts};
 use crate::name::{Addr, AddrSet, Address, Meta, NameTree, Path};
-use crate::store::{Policy, Reading, Run, State, Table, Wait};
+use crate::store::{Policy, Reading, Run, Staleness, State, Table, Wait};
 
 pub use config::FsConfig;
 use content::Content;
@@ -183,6 +183,19 @@ impl Namer for FsNamer {
             Ok(snapshot) => snapshot.reading(self.fall_through_after).map(|names| (*names).clone()),
             Err(reason) => Reading::Failed(reason),
         }
+    }
+
+    fn staleness(&self) -> Staleness {
+        let mut staleness = Staleness::default();
+        for (_, cell) in self.desk.wanted(usize::MAX) {
+            let name = cell.snapshot();
+            match name.value().map(|what| &**what) {
+                // What the name is and what its file says fail together where the directory is lost.
+                Some(What::File(content)) => staleness.add(&content.snapshot()),
+                Some(What::Missing | What::Directory) | None => staleness.add(&name),
+            }
+        }
+        staleness
     }
 
     fn state(&self) -> Option<serde_json::Value> {

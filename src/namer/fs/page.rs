@@ -1,6 +1,7 @@
 //! The state page: every directory that somebody asks about, with its last event and the files that are watched.
 
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use serde_json::{Map, Value};
 
@@ -64,9 +65,11 @@ fn show(cell: &Arc<Cell<What>>) -> Option<Value> {
             What::File(content) => {
                 let content = content.snapshot();
                 match (&content.state, &content.standing) {
-                    (State::Ready(_), Standing::Stale { reason, .. }) | (State::Failed(reason), _) => {
-                        format!("error: {reason}")
+                    (State::Ready(_), Standing::Stale { since, reason }) => {
+                        let since = calendar::java(SystemTime::now() - since.elapsed());
+                        format!("error: {reason}; the addresses known before stay, stale since {since}")
                     }
+                    (State::Failed(reason), _) => format!("error: {reason}"),
                     (State::Ready(content), _) => cut(content.to_string()),
                     (State::Pending, _) => "pending".to_owned(),
                 }

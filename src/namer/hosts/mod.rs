@@ -29,7 +29,7 @@ pub use resolve::{Answer, Resolve, Unresolved};
 
 use crate::config::IpFamilies;
 use crate::name::Addr;
-use crate::store::{Cell, Policy, Reading, Run, Table};
+use crate::store::{Cell, Policy, Reading, Run, Staleness, Table};
 
 /// How many look-ups are under way at once, as in namerd; the others wait their turn.
 const AT_ONCE: usize = 100;
@@ -116,6 +116,13 @@ impl Hosts {
     /// Pending, with the reason if there is one, until the first answer.
     pub fn lookup(&self, run: &mut Run<'_>, host: &str) -> Reading<HostAddrs> {
         lookup_in(&self.followed, run, host)
+    }
+
+    /// How many hosts keep their last addresses because no name server says anything that can be relied on.
+    pub fn staleness(&self) -> Staleness {
+        let mut staleness = Staleness::default();
+        self.followed.visit(|followed| staleness.add(&followed.addrs.snapshot()));
+        staleness
     }
 
     /// The addresses of `host:port`, or of several of them separated by commas or blanks, as `/$/inet` spells them.

@@ -72,6 +72,36 @@ async fn the_state_page_shows_events_and_files_by_directory() {
 }
 
 #[tokio::test]
+async fn stale_since_is_told_of_a_file_whose_last_good_addresses_stay() {
+    let disco = Disco::new();
+    disco.write("web", "192.0.2.1 80\n");
+    disco.write("never", "no\n");
+    let router = Router::new(&disco.root());
+    let (web, never) = (router.addresses("/web"), router.addresses("/never"));
+    for watch in [&web, &never] {
+        watch.answer(Duration::from_secs(5)).await.expect("an answer");
+    }
+    assert_eq!(router.namer.staleness(), Staleness::default(), "what never was good is not stale");
+    disco.replace("web", "nonsense\n");
+    let deadline = Instant::now() + Duration::from_secs(5);
+    while router.namer.staleness().count == 0 {
+        assert!(Instant::now() < deadline, "never noticed");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert!(router.namer.staleness().since.is_some());
+    let page = router.namer.state().expect("a page");
+    let text = page["state"]["value"]["web"].as_str().expect("a text");
+    let start = "error: malformed address: nonsense; the addresses known before stay, stale since 20";
+    assert!(text.starts_with(start) && text.ends_with(" +0000"), "{text}");
+    assert_eq!(show(&web.current().value().expect("the last good ones").clone()), "[192.0.2.1:80]");
+    disco.replace("web", "192.0.2.1 80\n");
+    while router.namer.staleness().count > 0 {
+        assert!(Instant::now() < deadline, "never good again");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test]
 async fn a_watch_that_nobody_holds_is_given_back() {
     let disco = Disco::new();
     fs::create_dir(disco.at("sub")).expect("made");

@@ -1,0 +1,56 @@
+//! What the process shows about its parts: metrics, and what `/ready` calls degraded.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use super::Parts;
+use super::limits::Limits;
+use crate::runtime::{Connections, Readiness};
+use crate::store::Staleness;
+use crate::telemetry::{ConnectionCounts, Evaluations, MetricsSetup, ReadinessState, StaleValues, Tables};
+use crate::text::calendar;
+
+/// Registers the figures of the parts.
+pub(super) fn register(
+    metrics: &mut MetricsSetup,
+    parts: &Parts,
+    readiness: &Readiness,
+    limits: &Limits,
+    admin: &Arc<Connections>,
+) {
+    let (bindings, addresses) = (parts.interpreter.clone(), parts.interpreter.clone());
+    let tables = Tables::default()
+        .with("bindings", move || bindings.usage().0)
+        .with("address sets", move || addresses.usage().1);
+    let interfaces = limits.connections.clone();
+    let connections = ConnectionCounts::default().with("interfaces", interfaces).with("admin", admin.clone());
+    metrics.own.register_collector(Box::new(tables));
+    metrics.own.register_collector(Box::new(Evaluations(parts.evaluators.clone())));
+    metrics.own.register_collector(Box::new(ReadinessState(readiness.clone())));
+    metrics.own.register_collector(Box::new(limits.figures()));
+    metrics.own.register_collector(Box::new(connections));
+    metrics.own.register_collector(Box::new(stale_values(parts, readiness)));
+}
+
+/// The sources whose values can go stale. What is stale degrades readiness, and never takes it away.
+fn stale_values(parts: &Parts, readiness: &Readiness) -> StaleValues {
+    let mut values = StaleValues::default();
+    let mut source = |name: String, read: Arc<dyn Fn() -> Staleness + Send + Sync>| {
+        let probe = read.clone();
+        readiness.watch(name.clone(), move || degradation(probe()));
+        values.add(name, move || read());
+    };
+    let namers = parts.interpreter.namers();
+    for (_, configured) in namers.iter() {
+        let namer = configured.namer.clone();
+        source(configured.prefix.to_string(), Arc::new(move || namer.staleness()));
+    }
+    let hosts = namers.hosts().clone();
+    source("DNS".to_owned(), Arc::new(move || hosts.staleness()));
+    values
+}
+
+fn degradation(Staleness { count, since }: Staleness) -> Option<String> {
+    let since = calendar::java(SystemTime::now() - since?.elapsed());
+    Some(format!("stale since {since} (values: {count})"))
+}
