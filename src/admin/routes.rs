@@ -217,10 +217,7 @@ impl Routes {
 
 /// Refuses what a page of another site makes a browser send: whoever can open a page must not stop the process.
 fn refuse_other_sites(request: &Request) -> Option<Response> {
-    let origin = request.header("origin")?;
-    let authority = origin.windows(3).position(|window| window == b"://").map(|at| &origin[at + 3..]);
-    let same = authority.is_some() && authority == request.header("host");
-    (!same).then(|| text(403, "refused: this was sent by a page of another site\n"))
+    request.is_of_another_site().then(|| text(403, "refused: this was sent by a page of another site\n"))
 }
 
 /// A path with each run of slashes made one, as namerd's server does.

@@ -73,6 +73,14 @@ impl Request {
         self.header_values(name).next()
     }
 
+    /// Whether a browser sends this on behalf of a page of another site: its `Origin` is not the `Host`. Programs send no
+    /// `Origin`.
+    pub fn is_of_another_site(&self) -> bool {
+        let Some(origin) = self.header("origin") else { return false };
+        let authority = origin.windows(3).position(|window| window == b"://").map(|at| &origin[at + 3..]);
+        authority.is_none() || authority != self.header("host")
+    }
+
     /// The coding that the client accepts for textual answers.
     pub fn coding(&self) -> Coding {
         Coding::accepted(self.header("accept-encoding"))

@@ -44,6 +44,10 @@ impl Api {
             }
             "GET" => self.read(namespace, request).await,
             "HEAD" => self.head(namespace, request).await,
+            // Whoever can open a page must not be made to change routing.
+            "POST" | "PUT" | "DELETE" if request.is_of_another_site() => {
+                Err(Response::refusal(403, "this was sent by a page of another site"))
+            }
             "POST" => self.create(namespace, request).await,
             "PUT" => self.put(namespace, request).await,
             "DELETE" => self.storage.delete(namespace, None).await.map(|()| Response::new(204)).map_err(refused),

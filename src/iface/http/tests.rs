@@ -398,6 +398,20 @@ async fn a_drain_ends_watches_with_their_last_chunk() {
 }
 
 #[tokio::test]
+async fn a_page_of_another_site_can_read_dtabs_and_not_write_them() {
+    let world = World::new();
+    let host = "Host: 127.0.0.1:4180\r\nContent-Type: text/plain\r\n";
+    for (origin, status) in [("http://evil.example", 403), ("null", 403), ("http://127.0.0.1:4180", 204)] {
+        let headers = format!("{host}Origin: {origin}\r\n");
+        for method in ["POST", "PUT", "DELETE"] {
+            let answer = world.request(method, "/api/1/dtabs/p", &headers, "/a=>/b").await;
+            assert_eq!(answer.status, status, "{method} from {origin}: {}", answer.body);
+        }
+        assert_eq!(world.request("GET", "/api/1/dtabs/default", &headers, "").await.status, 200);
+    }
+}
+
+#[tokio::test]
 async fn writing_a_dtab_has_namerds_answers() {
     let world = World::new();
     let typed = "Content-Type: application/dtab; charset=utf-8\r\n";
