@@ -22,6 +22,9 @@ pub(super) enum BodyError {
     /// The chunks are malformed, so nobody knows where the body ends.
     #[error("the chunks of the request body are malformed")]
     Malformed,
+    /// All memory for large bodies is in use.
+    #[error("too many large request bodies at a time")]
+    NoRoom,
     /// A `Content-Encoding` other than gzip and deflate.
     #[error("the Content-Encoding of the request is not supported; gzip and deflate are")]
     UnknownCoding,

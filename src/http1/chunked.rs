@@ -81,7 +81,13 @@ impl ChunkReader {
 /// The line at the start of `input` without its end, and its length with it.
 fn line(input: &[u8], most: usize) -> Result<Option<(&[u8], usize)>, BodyError> {
     match input.iter().position(|byte| *byte == b'\n') {
-        Some(end) if end > 0 && input[end - 1] == b'\r' => Ok(Some((&input[..end - 1], end + 1))),
+        Some(end) if end <= most => match input[..end].strip_suffix(b"\r") {
+            // A line that others may see as two is refused.
+            Some(line) if line.iter().all(|byte| *byte == b'\t' || !byte.is_ascii_control()) => {
+                Ok(Some((line, end + 1)))
+            }
+            Some(_) | None => Err(BodyError::Malformed),
+        },
         Some(_) => Err(BodyError::Malformed),
         None if input.len() > most => Err(BodyError::Malformed),
         None => Ok(None),
@@ -136,6 +142,11 @@ mod tests {
             "1\na\r\n",
             "1\r\nab\r\n",
             "1\r\na\n",
+            "1\r\r\na\r\n",
+            "1\x0c\r\na\r\n",
+            "1;a\rb\r\na\r\n",
+            "1 2\r\na\r\n",
+            "0\r\na: b\rc: d\r\n\r\n",
         ] {
             assert_eq!(read(text, text.len(), 100), Err(BodyError::Malformed), "{text:?}");
         }

@@ -9,16 +9,15 @@ use std::time::Duration;
 use bytes::{Buf, Bytes, BytesMut};
 use futures_util::FutureExt;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout};
 
 use super::body::{BodyError, Framing};
-use super::coding;
 use super::head::{BadHead, HEADER_SLOTS};
 use super::output::Output;
+use super::receive::{Received, Room};
 use super::response::Framed;
 use super::{Body, Coding, Head, Request, Response};
-use crate::runtime::{Drain, Limit, LimitCounts, Phase, Seldom};
+use crate::runtime::{Drain, Limit, LimitCounts, Phase, Seldom, heavy};
 use crate::store::Client;
 use crate::telemetry::{ServerStats, Traffic};
 
@@ -29,13 +28,10 @@ const HALF_CLOSED: Duration = Duration::from_secs(1);
 /// How long, and how much, is read over after the last answer, so that a reset does not overtake it.
 const LINGER: Duration = Duration::from_secs(1);
 const LINGER_BYTES: usize = 256 << 10;
-const LARGE_BODIES: usize = 64;
-/// Encoding or decoding more than this is not done on the runtime's own threads.
-const BLOCKING_FROM: usize = 256 << 10;
+/// Encoding more than this is not done on the runtime's own threads.
+pub(super) const HEAVY_FROM: usize = 256 << 10;
 /// Answers to pipelined requests are collected up to this size.
 const FLUSH_FROM: usize = 64 << 10;
-/// An encoded body of this size cannot unpack to much: at most a thousand times as much.
-const INLINE_CODED: usize = 1 << 10;
 
 /// What answers requests.
 pub trait Service: Send + Sync + 'static {
@@ -67,7 +63,7 @@ pub struct Server {
     pub drain: Drain,
     /// The phase of the drain in which connections end.
     pub until: Phase,
-    pub(super) large_bodies: Semaphore,
+    pub(super) room: Room,
     foreign: Seldom,
 }
 
@@ -80,8 +76,10 @@ pub(super) enum End {
     Gone(Option<io::Error>),
     /// The client was silent, or did not read, for too long.
     TimedOut,
-    /// The client sent far more than it may while an answer was being made.
+    /// The client sent far more than it may behind a request that is still being answered.
     Flooded,
+    /// A defect: what was to be sent could not be encoded.
+    Broken,
 }
 
 pub(super) struct Connection<IO> {
@@ -136,7 +134,7 @@ impl Server {
             limits: LimitCounts::default(),
             drain,
             until,
-            large_bodies: Semaphore::new(LARGE_BODIES),
+            room: Room::new(body_bytes),
             foreign: Seldom::new(Duration::from_secs(60)),
         }
     }
@@ -153,12 +151,14 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Connection<IO> {
                 Ok(length) => length,
                 Err(end) => return end,
             };
-            let went_on = match self.step(length, service) {
-                Step::Answered if self.output.len() < FLUSH_FROM => Ok(()),
-                Step::Answered => self.flush().await,
+            let mut went_on = match self.step(length, service) {
+                Step::Answered => Ok(()),
                 Step::Asked(asked) => self.handle(*asked, service).await,
                 Step::Bad(bad) => Err(self.refuse(bad).await),
             };
+            if went_on.is_ok() && self.output.len() >= FLUSH_FROM {
+                went_on = self.flush().await;
+            }
             if let Err(end) = went_on {
                 return end;
             }
@@ -198,18 +198,15 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Connection<IO> {
     async fn handle<S: Service>(&mut self, asked: Asked, service: &S) -> Result<(), End> {
         let Asked { mut request, framing, coding, alive, head, expects } = asked;
         let _handling = self.server.stats.handling();
-        match self.body(framing, expects).await? {
-            Ok(body) => request.body = body,
+        let encoding = request.header("content-encoding").map(<[u8]>::to_vec);
+        let Received { body, room } = match self.receive(framing, expects, encoding.as_deref()).await? {
+            Ok(received) => received,
             Err(error) => return self.refuse_body(error).await,
-        }
-        if let Some(name) = request.header("content-encoding").filter(|_| !request.body.is_empty()) {
-            match decode(name.to_vec(), request.body.clone(), self.server.body_bytes).await {
-                Ok(body) => request.body = body,
-                Err(error) => return self.refuse_body(error).await,
-            }
-        }
+        };
+        request.body = body;
         let began = Instant::now();
         let response = self.call(service, request).await?;
+        drop(room); // the body has become what it is to be
         self.server.stats.answered(response.status, began.elapsed());
         self.respond(response, alive, head, coding).await
     }
@@ -233,6 +230,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Connection<IO> {
         };
         match gone {
             End::Gone(None) => timeout(HALF_CLOSED, call).await.map_err(|_| End::Gone(None)),
+            End::Flooded => Ok(call.await), // it pipelines faster than it is answered, and has to wait
             end => Err(end),
         }
     }
@@ -265,6 +263,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Connection<IO> {
         let (status, framed) = match error {
             BodyError::TooLarge => (413, false),
             BodyError::Malformed => (400, false),
+            BodyError::NoRoom => (503, false),
             BodyError::UnknownCoding => (415, true),
             BodyError::BadCoding => (400, true),
         };
@@ -272,6 +271,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Connection<IO> {
             self.server.limits.refused(Limit::BodyBytes);
         }
         let response = Response::refusal(status, error);
+        let response = if status == 503 { response.header("Retry-After", "10") } else { response };
         self.server.stats.answered(status, Duration::ZERO);
         // Where the body ends is not known, so nothing can come after it.
         self.respond(response, framed, false, Coding::Identity).await
@@ -348,21 +348,13 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Connection<IO> {
     }
 }
 
-/// Encodes a body, a large one on a thread that may block.
+/// Encodes a body.
 async fn encode(coding: Coding, body: Bytes) -> Bytes {
-    if coding == Coding::Identity || body.len() < BLOCKING_FROM {
+    if coding == Coding::Identity || body.len() < HEAVY_FROM {
         return coding.encode(body);
     }
     let plain = body.clone();
-    tokio::task::spawn_blocking(move || coding.encode(body)).await.unwrap_or(plain)
-}
-
-async fn decode(name: Vec<u8>, body: Bytes, limit: usize) -> Result<Bytes, BodyError> {
-    if body.len() <= INLINE_CODED {
-        return coding::decode(&name, body, limit);
-    }
-    // Even a body of some kilobytes may unpack to a large one.
-    tokio::task::spawn_blocking(move || coding::decode(&name, body, limit)).await.unwrap_or(Err(BodyError::BadCoding))
+    heavy(move || coding.encode(body)).await.unwrap_or(plain)
 }
 
 /// What a client that does not speak HTTP/1.1 probably speaks.

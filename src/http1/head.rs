@@ -5,7 +5,7 @@ use httparse::Header;
 use super::body::Framing;
 
 /// Longest request line. (namerd: 4 KiB.)
-const MOST_LINE: usize = 64 << 10;
+pub(super) const MOST_LINE: usize = 64 << 10;
 /// Longest block of headers, as in namerd.
 const MOST_HEADERS: usize = 8 << 10;
 /// Most headers; the shortest ones that fit are no use to anybody.

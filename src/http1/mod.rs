@@ -13,6 +13,7 @@ mod head;
 mod output;
 mod params;
 mod reading;
+mod receive;
 mod request;
 mod response;
 mod stream;

@@ -2,7 +2,8 @@
 
 use percent_encoding::percent_decode;
 
-use super::Request;
+use super::head::MOST_LINE;
+use super::{Request, Response};
 
 /// The parameters of a request. The body of a form wins over the query; of a repeated name the first counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -15,17 +16,27 @@ const MOST: usize = 256;
 
 const FORM: &[u8] = b"application/x-www-form-urlencoded";
 
+/// Longest form, which is that of a request line: what it says is the same, and is read on the spot.
+const MOST_FORM: usize = MOST_LINE;
+
 // === impl Params ===
 
 impl Params {
+    /// Refuses a form that is longer than a request line could be: its parameters are not read.
+    ///
+    /// # Errors
+    /// The answer.
+    pub fn check_form(request: &Request) -> Result<(), Response> {
+        if is_form(request) && request.body.len() > MOST_FORM {
+            return Err(Response::refusal(413, format_args!("a form of more than {MOST_FORM} bytes is not read")));
+        }
+        Ok(())
+    }
+
     /// Reads them. A broken percent-escape makes all parameters of its part absent, as in namerd.
     pub fn of(request: &Request) -> Self {
         let mut pairs = Vec::new();
-        let is_form = request
-            .header("content-type")
-            .and_then(|value| value.split(|byte| *byte == b';').next())
-            .is_some_and(|kind| kind.trim_ascii().eq_ignore_ascii_case(FORM));
-        if is_form {
+        if is_form(request) && request.body.len() <= MOST_FORM {
             pairs.extend(parse(&request.body).unwrap_or_default());
         }
         pairs.extend(request.query().and_then(parse).unwrap_or_default());
@@ -46,6 +57,11 @@ impl Params {
     pub fn watch(&self) -> bool {
         self.flag("watch")
     }
+}
+
+fn is_form(request: &Request) -> bool {
+    let kind = request.header("content-type").and_then(|value| value.split(|byte| *byte == b';').next());
+    kind.is_some_and(|kind| kind.trim_ascii().eq_ignore_ascii_case(FORM))
 }
 
 /// `;` separates like `&`. None when an escape is broken.

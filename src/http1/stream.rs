@@ -9,9 +9,9 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{Instant, timeout};
 
 use super::coding::StreamCoder;
-use super::conn::{Connection, End};
+use super::conn::{Connection, End, HEAVY_FROM};
 use super::{Coding, Lines};
-use crate::runtime::Phase;
+use crate::runtime::{Phase, heavy};
 
 /// What a client that does not read gets to read on when the process is going.
 const LAST_CHANCE: Duration = Duration::from_secs(2);
@@ -48,10 +48,15 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Connection<IO> {
                 },
             };
             let Some(line) = next else { break };
-            self.chunk(match &mut coder {
-                Some(coder) => coder.line(&line).into(),
+            let line = match coder.take() {
                 None => line,
-            });
+                Some(mine) => {
+                    let (mine, encoded) = encode(mine, line).await.ok_or(End::Broken)?;
+                    coder = Some(mine);
+                    encoded
+                }
+            };
+            self.chunk(line);
             let patience = self.server.write_timeout;
             tokio::select! {
                 biased;
@@ -72,4 +77,14 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Connection<IO> {
         self.output.share(line);
         self.output.push(b"\r\n");
     }
+}
+
+/// Encodes a line. None after a panic: then the client could read nothing that follows either.
+async fn encode(mut coder: StreamCoder, line: Bytes) -> Option<(StreamCoder, Bytes)> {
+    let length = line.len();
+    let work = move || {
+        let encoded = coder.line(&line).into();
+        (coder, encoded)
+    };
+    if length < HEAVY_FROM { Some(work()) } else { heavy(work).await }
 }

@@ -15,7 +15,7 @@ use crate::runtime::{Drain, Phase};
 use crate::store::Client;
 use crate::telemetry::{Legacy, ServerStats};
 
-/// Answers with what it was asked; `/never` never answers; `/stream` is fed by the test; `/fail` fails.
+/// Answers with what it was asked; `/never` never answers, `/slow` late, `/large` at length; `/stream` is fed by the test; `/fail` fails.
 struct Echo {
     lines: parking_lot::Mutex<Option<mpsc::UnboundedReceiver<Bytes>>>,
 }
@@ -28,6 +28,11 @@ impl Service for Echo {
     async fn call(&self, request: Request) -> Response {
         match request.path() {
             "/never" => std::future::pending().await,
+            "/slow" => {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                Response::with_body(200, "slow")
+            }
+            "/large" => Response::with_body(200, vec![b'x'; 100 << 10]),
             "/fail" => Response::failure("it broke"),
             "/none" => Response::new(404),
             "/text" => Response::with_body(200, "text text text text text").header("Content-Type", "text/plain"),
@@ -115,6 +120,40 @@ async fn requests_of_one_connection_are_answered_in_order() {
     let expected = [ok("GET /a b#c "), ok("ready"), ok("PUT /d  xyz")].concat();
     assert_eq!(talk.hear().await, expected);
     assert_eq!((talk.metric("requests"), talk.metric("success")), (3, 3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_pipelines_far_ahead_of_a_slow_answer_is_answered_in_order() {
+    let mut talk = Talk::with_window(16 << 10);
+    let (mut client, server) = (talk.client, talk.server);
+    let writer = tokio::spawn(async move {
+        let mut asked = b"GET /slow HTTP/1.1\r\n\r\n".to_vec();
+        (0..10_000).for_each(|n| asked.extend(format!("GET /{n} HTTP/1.1\r\n\r\n").bytes()));
+        let (mut read, mut write) = tokio::io::split(&mut client);
+        let reading = async {
+            let (mut got, last) = (Vec::new(), b"GET /9999  ");
+            while !got.ends_with(last) {
+                assert!(read.read_buf(&mut got).await.expect("open") > 0, "closed after {} bytes", got.len());
+            }
+            got
+        };
+        let (got, written) = tokio::join!(reading, write.write_all(&asked));
+        written.expect("read");
+        got
+    });
+    let got = writer.await.expect("answered");
+    let expected: String = (0..10_000).map(|n| ok(&format!("GET /{n}  "))).collect();
+    assert_eq!(String::from_utf8(got).expect("text"), ok("slow") + &expected);
+    talk.feed.take();
+    server.await.expect("no panic");
+}
+
+#[tokio::test(start_paused = true)]
+async fn answers_to_a_client_that_pipelines_and_does_not_read_do_not_pile_up() {
+    let mut talk = Talk::with_window(64 << 10);
+    talk.say("GET /large HTTP/1.1\r\n\r\n".repeat(1000)).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(talk.metric("requests"), 1, "the second is asked when the first has been written");
 }
 
 #[tokio::test(start_paused = true)]

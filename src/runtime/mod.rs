@@ -1,10 +1,11 @@
-//! The process and its sockets: listeners, connection limits, readiness, drain, signals, logs. Knows no protocol and no
-//! backend.
+//! The process and its sockets: listeners, connection limits, readiness, drain, signals, logs, and a place for heavy
+//! work. Knows no protocol and no backend.
 
 mod accept;
 mod backoff;
 mod descriptors;
 mod drain;
+mod heavy;
 mod limits;
 mod listener;
 pub mod logs;
@@ -19,6 +20,7 @@ pub use accept::{Connections, Refusals, accept};
 pub use backoff::Backoff;
 pub use descriptors::raise_descriptor_limit;
 pub use drain::{Drain, Hold, Phase};
+pub use heavy::heavy;
 pub use limits::{Limit, LimitCounts};
 pub use listener::{BindError, Endpoint, Listener, bind_all};
 pub use rate::RateLimit;
