@@ -148,7 +148,7 @@ impl<T> Cell<T> {
                 slot.stand(Standing::Stale { since, reason });
             }
             State::Failed(now) if *now == reason => {}
-            State::Pending | State::Failed(_) => self.replace(&mut slot, State::Failed(reason)),
+            State::Pending | State::Failed(_) => drop(self.replace(&mut slot, State::Failed(reason))),
         }
     }
 
@@ -166,17 +166,19 @@ impl<T> Cell<T> {
             }
             State::Failed(_) => {
                 slot.standing = Standing::Suspended { since: Instant::now(), reason };
-                self.replace(&mut slot, State::Pending);
+                drop(self.replace(&mut slot, State::Pending));
             }
             State::Pending => slot.standing = Standing::Suspended { since: self.born, reason },
         }
     }
 
-    fn replace(&self, slot: &mut Slot<T>, state: State<T>) {
-        slot.state = state;
+    /// Returns what was there before.
+    fn replace(&self, slot: &mut Slot<T>, state: State<T>) -> State<T> {
+        let before = std::mem::replace(&mut slot.state, state);
         slot.version = Version::next();
         self.version.store(slot.version.get(), Ordering::Release);
         slot.mark(|_| true);
+        before
     }
 }
 
@@ -190,7 +192,9 @@ impl<T: PartialEq> Cell<T> {
             return false;
         }
         slot.standing = Standing::Current;
-        self.replace(&mut slot, State::Ready(Arc::new(next)));
+        let before = self.replace(&mut slot, State::Ready(Arc::new(next)));
+        drop(slot);
+        drop(before); // a large value takes a while to go, and readers need the lock
         true
     }
 }

@@ -1,6 +1,7 @@
 //! Run: one evaluation of a pure function over cells.
 
 use std::any::Any;
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,12 +44,31 @@ pub struct Wait {
 /// runs read never sees its last observer leave.
 pub struct Run<'a> {
     context: &'a Context,
-    before: SmallVec<[Dependency; 2]>,
+    /// What the run before read and this one has not read yet.
+    before: SmallVec<[Option<Dependency>; 2]>,
+    before_places: Places,
     now_read: SmallVec<[Dependency; 2]>,
-    kept: Vec<(usize, Box<dyn Any + Send>)>,
+    /// The snapshots of this run.
+    kept: Vec<Kept>,
+    kept_places: Places,
     now: Instant,
     again_at: Option<Instant>,
 }
+
+struct Kept {
+    address: usize,
+    snapshot: Box<dyn Any + Send>,
+}
+
+/// Where cells stand in a list that only grows: a long one is not searched each time.
+#[derive(Default)]
+struct Places {
+    index: HashMap<usize, usize>,
+    indexed: usize,
+}
+
+/// Lists up to this length are searched.
+const SHORT: usize = 16;
 
 /// Who evaluates: where changes are marked, and on whose behalf sources are looked up.
 #[derive(Debug)]
@@ -112,14 +132,13 @@ impl Run<'_> {
     /// for as long as the dependency.
     pub fn read<T: Send + Sync + 'static>(&mut self, cell: &Arc<Cell<T>>, guard: impl Any + Send) -> Snapshot<T> {
         let address = Watched::address(&**cell);
-        if let Some((_, kept)) = self.kept.iter().find(|(at, _)| *at == address)
-            && let Some(snapshot) = kept.downcast_ref::<Snapshot<T>>()
+        if let Some(at) = self.kept_places.find(&self.kept, address, |kept| Some(kept.address))
+            && let Some(snapshot) = self.kept[at].snapshot.downcast_ref::<Snapshot<T>>()
         {
             return snapshot.clone();
         }
-        let known = self.before.iter().position(|dependency| dependency.subscription.cell.address() == address);
-        let snapshot = if let Some(at) = known {
-            let mut dependency = self.before.swap_remove(at);
+        let known = self.before_places.find(&self.before, address, |before| before.as_ref().map(Dependency::address));
+        let snapshot = if let Some(mut dependency) = known.and_then(|at| self.before[at].take()) {
             let snapshot = cell.snapshot();
             dependency.seen = snapshot.version.get();
             self.now_read.push(dependency);
@@ -130,7 +149,7 @@ impl Run<'_> {
             self.now_read.push(Dependency { seen, subscription, _guard: Box::new(guard) });
             snapshot
         };
-        self.kept.push((address, Box::new(snapshot.clone())));
+        self.kept.push(Kept { address, snapshot: Box::new(snapshot.clone()) });
         snapshot
     }
 
@@ -177,6 +196,29 @@ impl Run<'_> {
     }
 }
 
+// === impl Places ===
+
+impl Places {
+    fn find<T>(&mut self, list: &[T], address: usize, of: impl Fn(&T) -> Option<usize>) -> Option<usize> {
+        if list.len() <= SHORT {
+            return list.iter().position(|item| of(item) == Some(address));
+        }
+        for (at, item) in list.iter().enumerate().skip(self.indexed) {
+            self.index.extend(of(item).map(|address| (address, at)));
+        }
+        self.indexed = list.len();
+        self.index.get(&address).copied()
+    }
+}
+
+// === impl Dependency ===
+
+impl Dependency {
+    fn address(&self) -> usize {
+        self.subscription.cell.address()
+    }
+}
+
 // === impl Dependencies ===
 
 impl Dependencies {
@@ -195,9 +237,11 @@ impl Dependencies {
     ) -> (Reading<T>, Option<Instant>) {
         let mut run = Run {
             context,
-            before: std::mem::take(&mut self.list),
+            before: std::mem::take(&mut self.list).into_iter().map(Some).collect(),
+            before_places: Places::default(),
             now_read: SmallVec::new(),
             kept: Vec::new(),
+            kept_places: Places::default(),
             now: Instant::now(),
             again_at: None,
         };

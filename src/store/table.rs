@@ -29,7 +29,8 @@ pub struct Policy {
     pub idle: Duration,
     /// An entry asked for within this time is never dropped to make room.
     pub protect: Duration,
-    /// How many entries there may be before idle ones are dropped early and then the greediest client is refused.
+    /// How many entries there may be before idle ones are dropped early and then the greediest client is refused. A
+    /// heavy entry counts as several.
     pub budget: usize,
 }
 
@@ -43,6 +44,12 @@ pub struct Table<K, V> {
 /// Makes an entry's value and starts its writer.
 type Start<K, V> = Box<dyn Fn(&K, Client) -> V + Send + Sync>;
 
+/// As how many an entry counts, by its key.
+type Weigh<K> = fn(&K) -> usize;
+
+/// How long a look for entries that could go is not repeated if it found none.
+const BARREN: Duration = Duration::from_millis(250);
+
 struct Inner<K, V> {
     name: &'static str,
     policy: Policy,
@@ -50,7 +57,10 @@ struct Inner<K, V> {
     /// Picks the shard.
     hasher: RandomState,
     start: Start<K, V>,
+    weigh: Weigh<K>,
     len: AtomicUsize,
+    /// Milliseconds since the epoch until which nothing can be dropped to make room.
+    barren: AtomicU64,
     refused: AtomicU64,
     clients: Mutex<HashMap<Client, usize>>,
     epoch: Instant,
@@ -59,6 +69,7 @@ struct Inner<K, V> {
 struct Entry<V> {
     value: V,
     client: Client,
+    weight: usize,
     observers: AtomicUsize,
     /// Milliseconds since the table's epoch at which somebody last asked for the entry or let go of it.
     touched: AtomicU64,
@@ -92,7 +103,7 @@ pub struct OverBudget {
 /// Figures for metrics and pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Usage {
-    /// Entries in the table.
+    /// Entries in the table, heavy ones counted as several.
     pub len: usize,
     /// Entries allowed.
     pub budget: usize,
@@ -133,13 +144,26 @@ where
     ///
     /// Must be called within a runtime: a task drops entries past their idle time, until the last handle goes.
     pub fn new(name: &'static str, policy: Policy, start: impl Fn(&K, Client) -> V + Send + Sync + 'static) -> Self {
+        Self::weighed(name, policy, |_| 1, start)
+    }
+
+    /// The same for entries that may be heavy: `weigh` says as how many one counts. Keys that clients make up as they
+    /// like must be weighed.
+    pub fn weighed(
+        name: &'static str,
+        policy: Policy,
+        weigh: fn(&K) -> usize,
+        start: impl Fn(&K, Client) -> V + Send + Sync + 'static,
+    ) -> Self {
         let inner = Arc::new(Inner {
             name,
             policy,
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             hasher: RandomState::new(),
             start: Box::new(start),
+            weigh,
             len: AtomicUsize::new(0),
+            barren: AtomicU64::new(0),
             refused: AtomicU64::new(0),
             clients: Mutex::default(),
             epoch: Instant::now(),
@@ -178,15 +202,17 @@ where
             return Ok(inner.pin(entry, idle));
         }
         // Room is made without holding the shard, since that visits all shards.
-        inner.admit(client)?;
+        let weight = (inner.weigh)(key).max(1);
+        inner.admit(client, weight)?;
         let mut entries = shard.lock();
         if let Some(entry) = entries.get(key) {
-            inner.release(client);
+            inner.release(client, weight);
             return Ok(inner.pin(entry, idle));
         }
         let entry = Arc::new(Entry {
             value: (inner.start)(key, client),
             client,
+            weight,
             observers: AtomicUsize::new(0),
             touched: AtomicU64::new(0),
             idle_ms: AtomicU64::new(0),
@@ -236,7 +262,7 @@ impl<K: Eq + Hash, V> Inner<K, V> {
     }
 
     /// Reserves room for one entry of `client`.
-    fn admit(&self, client: Client) -> Result<(), OverBudget> {
+    fn admit(&self, client: Client, weight: usize) -> Result<(), OverBudget> {
         let budget = self.policy.budget;
         if self.len.load(Ordering::Relaxed) >= budget {
             self.make_room();
@@ -252,16 +278,16 @@ impl<K: Eq + Hash, V> Inner<K, V> {
                 return Err(OverBudget { table: self.name, len, budget, share, client });
             }
         }
-        self.len.fetch_add(1, Ordering::Relaxed);
-        *clients.entry(client).or_insert(0) += 1;
+        self.len.fetch_add(weight, Ordering::Relaxed);
+        *clients.entry(client).or_insert(0) += weight;
         Ok(())
     }
 
-    fn release(&self, client: Client) {
-        self.len.fetch_sub(1, Ordering::Relaxed);
+    fn release(&self, client: Client, weight: usize) {
+        self.len.fetch_sub(weight, Ordering::Relaxed);
         let mut clients = self.clients.lock();
         if let Some(share) = clients.get_mut(&client) {
-            *share -= 1;
+            *share -= weight;
             if *share == 0 {
                 clients.remove(&client);
             }
@@ -270,6 +296,10 @@ impl<K: Eq + Hash, V> Inner<K, V> {
 
     /// Drops entries that idle and were not asked for lately, shard by shard until a batch has gone.
     fn make_room(&self) {
+        let now = self.now();
+        if now < self.barren.load(Ordering::Relaxed) {
+            return; // a client that is refused again and again must not cost a walk through everything each time
+        }
         let protect = u64::try_from(self.policy.protect.as_millis()).unwrap_or(u64::MAX);
         let batch = self.policy.budget / 64 + 1;
         let mut freed = 0;
@@ -279,9 +309,12 @@ impl<K: Eq + Hash, V> Inner<K, V> {
                 return;
             }
         }
+        if freed == 0 {
+            self.barren.store(now + u64::try_from(BARREN.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
+        }
     }
 
-    /// Drops the unobserved entries of one shard that `goes` names; returns how many went.
+    /// Drops the unobserved entries of one shard that `goes` names; returns the weight of what went.
     fn sweep(&self, shard: usize, goes: impl Fn(&Entry<V>, u64) -> bool) -> usize {
         let now = self.now();
         let mut gone = Vec::new();
@@ -300,9 +333,9 @@ impl<K: Eq + Hash, V> Inner<K, V> {
             }
         }
         for entry in &gone {
-            self.release(entry.client);
+            self.release(entry.client, entry.weight);
         }
-        gone.len() // their writers stop here, outside the lock
+        gone.iter().map(|entry| entry.weight).sum() // their writers stop here, outside the lock
     }
 }
 

@@ -181,3 +181,37 @@ async fn a_source_dropped_by_the_formula_is_released_and_a_kept_one_never_is() {
     either.refresh();
     assert_eq!((subscribers(0), subscribers(1), subscribers(2)), (1, 0, 1));
 }
+
+#[tokio::test]
+async fn a_formula_over_thousands_of_cells_follows_each_and_lets_go_of_what_it_no_longer_reads() {
+    struct Total(Vec<Arc<Cell<i64>>>, Arc<Cell<usize>>);
+    impl Formula for Total {
+        type Value = i64;
+        fn compute(&self, run: &mut Run<'_>) -> Reading<i64> {
+            let mut total = 0;
+            let first = run.read(&self.1, ()).value().map_or(0, |first| **first);
+            for cell in self.0[first..].iter().chain(&self.0[first..]) {
+                total += run.read(cell, ()).value().map_or(0, |value| **value);
+            }
+            Reading::Ready(total)
+        }
+    }
+    let cells: Vec<_> = (0..2000).map(|_| Cell::ready(1)).collect();
+    let first = Cell::ready(0);
+    let evaluators = Evaluators::start(1);
+    let total = Derived::new(&evaluators, Client::INTERNAL, Total(cells.clone(), first.clone()));
+    let now = || {
+        total.refresh();
+        total.cell().snapshot().value().map(|total| **total)
+    };
+    assert_eq!(now(), Some(4000));
+    for at in [0, 17, 1999] {
+        cells[at].publish(11);
+    }
+    assert_eq!(now(), Some(4060));
+    assert!(cells.iter().all(|cell| cell.subscribers() == 1), "each is subscribed once");
+    first.publish(1500);
+    assert_eq!(now(), Some(1020));
+    assert!(cells[..1500].iter().all(|cell| cell.subscribers() == 0));
+    assert!(cells[1500..].iter().all(|cell| cell.subscribers() == 1));
+}

@@ -109,3 +109,30 @@ async fn the_greediest_client_is_refused_and_a_modest_one_is_not() {
     assert!(table.usage().len <= 64 + 64 / 8, "bounded whoever asks: {:?}", table.usage());
     assert!(table.usage().refused > 0);
 }
+
+#[tokio::test(start_paused = true)]
+async fn heavy_entries_count_as_several_and_give_all_of_it_back() {
+    let policy = Policy { budget: 64, protect: Duration::ZERO, ..Policy::default() };
+    let table = Table::weighed("texts", policy, |key: &String| key.len() / 16, |_, _| ());
+    let long = "x".repeat(16 * 40);
+    let held = table.observe(client(1), &long).expect("room");
+    let second = table.observe(client(1), &"y".repeat(16 * 40)).expect("the last one may go over");
+    assert_eq!(table.usage().len, 80);
+    table.observe(client(1), &"z".to_owned()).expect_err("full");
+    drop((held, second));
+    tokio::time::sleep(BARREN).await;
+    drop(table.observe(client(1), &"z".to_owned()).expect("what is not in use goes"));
+    assert!(table.usage().len <= 41, "{:?}", table.usage());
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_is_refused_again_and_again_does_not_cost_a_walk_through_everything() {
+    let (table, ..) = table(Policy { budget: 1000, ..Policy::default() });
+    let held: Vec<_> = (0..1000).map(|key| table.observe(client(1), &key).expect("room")).collect();
+    table.observe(client(1), &2000).expect_err("full");
+    drop(held);
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    table.observe(client(1), &2000).expect_err("it was looked through a moment ago");
+    tokio::time::sleep(Duration::from_secs(61)).await;
+    table.observe(client(1), &2000).expect("room");
+}
