@@ -1,6 +1,5 @@
 //! Binding: from a path to a bound tree, by repeated lookups (finagle's Namer.scala:176-266).
 
-use std::borrow::Cow;
 use std::time::Duration;
 
 use super::namers::Name;
@@ -40,6 +39,7 @@ pub(super) trait Lookup {
         Vec::new()
     }
 
+    /// What the namers say.
     fn lookup(&self, run: &mut Run<'_>, path: &Path) -> Reading<NameTree<Name>>;
 }
 
@@ -50,8 +50,10 @@ const TOGETHER: Duration = Duration::from_millis(100);
 
 /// Binds a tree of paths: every leaf is looked up until it is bound.
 pub(super) fn bind(names: &dyn Lookup, run: &mut Run<'_>, tree: &NameTree<Path>) -> Reading<BoundTree> {
-    let tree = tree.map(|path| Name::Path(path.clone()));
-    Binder { names, run, nodes: 0, bytes: 0, nesting: 0 }.bind(&tree, 0, None)
+    let mut binder = Binder { names, run, nodes: 0, bytes: 0, nesting: 0 };
+    let reading = binder.bind(tree, &|path| Name::Path(path.clone()), 0, None);
+    // What a union has by then is not the union: without this, routers would get any part of it.
+    if binder.is_exhausted() { Reading::Failed(TOO_DEEP.into()) } else { reading }
 }
 
 struct Binder<'l, 'r, 'c> {
@@ -63,73 +65,91 @@ struct Binder<'l, 'r, 'c> {
 }
 
 impl Binder<'_, '_, '_> {
+    /// `name` makes the names of leaves, when their turn comes: a tree may be far wider than what is ever visited of it.
     /// `lookups` counts those above on this chain; `weight` is that of the innermost union branch above.
-    fn bind(&mut self, tree: &NameTree<Name>, lookups: usize, weight: Option<f64>) -> Reading<BoundTree> {
+    fn bind<T>(
+        &mut self,
+        tree: &NameTree<T>,
+        name: &dyn Fn(&T) -> Name,
+        lookups: usize,
+        weight: Option<f64>,
+    ) -> Reading<BoundTree> {
+        self.node(lookups, |binder| match tree {
+            NameTree::Leaf(leaf) => binder.leaf(name(leaf), lookups, weight),
+            NameTree::Neg => Reading::Ready(NameTree::Neg),
+            NameTree::Fail => Reading::Ready(NameTree::Fail),
+            NameTree::Empty => Reading::Ready(NameTree::Empty),
+            NameTree::Alt(trees) => binder.alt(trees, |binder, tree| binder.bind(tree, name, lookups, weight)),
+            NameTree::Union(branches) => match &branches[..] {
+                [] => Reading::Ready(NameTree::Neg),
+                [only] => binder.bind(&only.tree, name, lookups, Some(only.weight)),
+                _ => binder.union(branches, name, lookups),
+            },
+        })
+    }
+
+    /// One node of what is bound, within the bounds.
+    fn node(&mut self, lookups: usize, below: impl FnOnce(&mut Self) -> Reading<BoundTree>) -> Reading<BoundTree> {
         self.nodes += 1;
-        if lookups > MAX_LOOKUPS || self.nodes > MAX_NODES || self.nesting >= MAX_NESTING {
+        if lookups > MAX_LOOKUPS || self.is_exhausted() || self.nesting >= MAX_NESTING {
             return Reading::Failed(TOO_DEEP.into());
         }
         self.nesting += 1;
-        let reading = deep(|| self.bind_node(tree, lookups, weight));
+        let reading = deep(|| below(self));
         self.nesting -= 1;
         reading
     }
 
-    fn bind_node(&mut self, tree: &NameTree<Name>, lookups: usize, weight: Option<f64>) -> Reading<BoundTree> {
-        match tree {
-            NameTree::Leaf(Name::Path(path)) => self.follow(path, lookups + 1, weight),
-            NameTree::Leaf(Name::Bound(bound)) => Reading::Ready(NameTree::Leaf(Bound { weight, ..bound.clone() })),
-            NameTree::Neg => Reading::Ready(NameTree::Neg),
-            NameTree::Fail => Reading::Ready(NameTree::Fail),
-            NameTree::Empty => Reading::Ready(NameTree::Empty),
-            NameTree::Alt(branches) => self.alt(branches.len(), |at| Cow::Borrowed(&branches[at]), lookups, weight),
-            NameTree::Union(branches) => match &branches[..] {
-                [] => Reading::Ready(NameTree::Neg),
-                [only] => self.bind(&only.tree, lookups, Some(only.weight)),
-                _ => self.union(branches, lookups),
+    fn is_exhausted(&self) -> bool {
+        self.nodes > MAX_NODES || self.bytes > MAX_BYTES
+    }
+
+    fn leaf(&mut self, name: Name, lookups: usize, weight: Option<f64>) -> Reading<BoundTree> {
+        let path = match name {
+            Name::Path(path) => path,
+            Name::Bound(bound) => return Reading::Ready(NameTree::Leaf(Bound { weight, ..bound })),
+        };
+        let (names, next) = (self.names, lookups + 1);
+        if next > MAX_LOOKUPS {
+            return Reading::Failed(TOO_DEEP.into()); // it would be an error whatever it gave
+        }
+        let dentries = names.dentries(&path);
+        self.bytes += path.bytes() + size_of_val(&dentries[..]);
+        if self.is_exhausted() {
+            return Reading::Failed(TOO_DEEP.into());
+        }
+        match &dentries[..] {
+            // A bare `~` counts as no match (ConfiguredDtabNamer.scala:20-43).
+            [] | [Dentry { dst: NameTree::Neg, .. }] => match names.lookup(self.run, &path) {
+                Reading::Ready(found) => self.bind(&found, &Name::clone, next, weight),
+                Reading::Pending(wait) => Reading::Pending(wait),
+                Reading::Failed(reason) => Reading::Failed(reason),
             },
+            [only] => self.rewritten(only, &path, next, weight),
+            _ => self.node(next, |binder| {
+                binder.alt(&dentries, |binder, dentry| binder.rewritten(dentry, &path, next, weight))
+            }),
         }
     }
 
-    /// One lookup, and the binding of what it gives. Destinations of dentries are made only when it is their turn: a path
-    /// may match many, and the first one is usually enough.
-    fn follow(&mut self, path: &Path, lookups: usize, weight: Option<f64>) -> Reading<BoundTree> {
-        self.bytes += path.bytes();
-        if self.bytes > MAX_BYTES || lookups > MAX_LOOKUPS {
-            // A 101st lookup would be an error whatever it gave, so it is not made.
-            return Reading::Failed(TOO_DEEP.into());
-        }
-        match &self.names.dentries(path)[..] {
-            [] => {}
-            [only] => match destination(only, path) {
-                NameTree::Neg => {} // counts as no match (ConfiguredDtabNamer.scala:20-43)
-                tree => return self.bind(&tree, lookups, weight),
-            },
-            several => {
-                return self.alt(several.len(), |at| Cow::Owned(destination(several[at], path)), lookups, weight);
-            }
-        }
-        match self.names.lookup(self.run, path) {
-            Reading::Ready(found) => self.bind(&found, lookups, weight),
-            Reading::Pending(wait) => Reading::Pending(wait),
-            Reading::Failed(reason) => Reading::Failed(reason),
-        }
+    /// Binds what a dentry makes of a path that it matches.
+    fn rewritten(&mut self, dentry: &Dentry, path: &Path, lookups: usize, weight: Option<f64>) -> Reading<BoundTree> {
+        let rest = path.drop(dentry.prefix.len());
+        self.bind(&dentry.dst, &|leaf: &Path| Name::Path(leaf.concat(&rest)), lookups, weight)
     }
 
     /// The first branch that is not neg decides; a failed one fails the alt, a pending one holds it.
     ///
     /// With one exception: a branch whose source never had any value is passed over once its time has come, in favour
     /// of a later branch with something to serve, and counts again as soon as it answers.
-    fn alt<'t>(
+    fn alt<B>(
         &mut self,
-        count: usize,
-        branch: impl Fn(usize) -> Cow<'t, NameTree<Name>>,
-        lookups: usize,
-        weight: Option<f64>,
+        branches: &[B],
+        mut bind: impl FnMut(&mut Self, &B) -> Reading<BoundTree>,
     ) -> Reading<BoundTree> {
         let mut passed_over: Option<Wait> = None;
-        for place in 0..count {
-            let reading = self.bind(&branch(place), lookups, weight);
+        for (place, branch) in branches.iter().enumerate() {
+            let reading = bind(self, branch);
             match (reading, passed_over.take()) {
                 (Reading::Ready(NameTree::Neg), passed) => passed_over = passed,
                 (Reading::Ready(tree), None) => return Reading::Ready(tree),
@@ -140,7 +160,7 @@ impl Binder<'_, '_, '_> {
                     Some(when) if when <= self.run.now() => passed_over = passed.or(Some(wait)),
                     when => {
                         if let Some(when) = when
-                            && place + 1 < count
+                            && place + 1 < branches.len()
                         {
                             self.run.again_at(when);
                         }
@@ -153,15 +173,18 @@ impl Binder<'_, '_, '_> {
     }
 
     /// Branches that are known make the union; it is published early and grows later.
-    fn union(&mut self, branches: &[Weighted<Name>], lookups: usize) -> Reading<BoundTree> {
+    fn union<T>(&mut self, branches: &[Weighted<T>], name: &dyn Fn(&T) -> Name, lookups: usize) -> Reading<BoundTree> {
         let mut known = Vec::with_capacity(branches.len());
         let mut failure: Option<Reason> = None;
         let mut pending: Option<Wait> = None;
         for branch in branches {
-            match self.bind(&branch.tree, lookups, Some(branch.weight)) {
+            match self.bind(&branch.tree, name, lookups, Some(branch.weight)) {
                 Reading::Ready(tree) => known.push(Weighted::new(branch.weight, tree)),
                 Reading::Failed(reason) => failure = failure.or(Some(reason)),
                 Reading::Pending(wait) => pending = Some(pending.map_or(wait.clone(), |first| both(first, wait))),
+            }
+            if self.is_exhausted() {
+                break; // the rest would fail, and there may be millions
             }
         }
         if let Some(asked) = pending.as_ref().and_then(|wait| wait.asked)
@@ -194,12 +217,6 @@ fn both(first: Wait, second: Wait) -> Wait {
         pass_over_at: first.pass_over_at.zip(second.pass_over_at).map(|(a, b)| a.max(b)),
         reason: first.reason.or(second.reason),
     }
-}
-
-/// Where a dentry sends a path.
-fn destination(dentry: &Dentry, path: &Path) -> NameTree<Name> {
-    let rest = path.drop(dentry.prefix.len());
-    dentry.dst.map(|leaf| Name::Path(leaf.concat(&rest)))
 }
 
 fn has_leaf(tree: &BoundTree) -> bool {

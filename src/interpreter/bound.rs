@@ -58,6 +58,20 @@ pub enum AddrSource {
     },
 }
 
+// === impl AddrSource ===
+
+impl AddrSource {
+    /// Bytes of names in it.
+    pub(super) fn bytes(&self) -> usize {
+        match self {
+            Self::None => 0,
+            Self::Namer { id, .. } => id.bytes(),
+            Self::Inet(hosts) | Self::Fixed(hosts) => hosts.len(),
+            Self::Transformed { inner, .. } => inner.bytes(),
+        }
+    }
+}
+
 // === impl BoundId ===
 
 impl BoundId {

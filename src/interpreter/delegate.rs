@@ -14,7 +14,8 @@ use crate::store::{Formula, Reading, Reason, Run, Wait};
 /// How many lookups a chain may have.
 const MAX_LOOKUPS: usize = 100;
 
-/// How many nodes one delegation may visit: all alternatives are expanded, so loops would be exponential.
+/// How many nodes one delegation may have: all alternatives are expanded, so loops would be exponential. They are
+/// counted before they are made, since one entry may have millions.
 const MAX_NODES: usize = 10_000;
 
 /// How deep the tree may nest, which bounds the stack here and in the encoders.
@@ -120,8 +121,7 @@ impl Formula for Delegate {
 
 impl Delegator<'_, '_, '_> {
     fn expand(&mut self, node: DelegateTree<Name>, lookups: usize) -> Step {
-        self.nodes += 1;
-        if lookups > MAX_LOOKUPS || self.nodes > MAX_NODES || self.nesting >= MAX_NESTING {
+        if lookups > MAX_LOOKUPS || self.nesting >= MAX_NESTING {
             return Err(Stop::Failed(TOO_DEEP.into()));
         }
         self.nesting += 1;
@@ -196,31 +196,56 @@ impl Delegator<'_, '_, '_> {
 
     /// One lookup: the matching dentries, else the namers. Unlike in a binding a bare `~` is shown, not passed over.
     fn look(&mut self, dentry: &Arc<Dentry>, path: &Path) -> Result<DelegateTree<Name>, Stop> {
-        self.bytes += path.bytes();
+        let entries: Vec<_> = self.layers.matches(path).collect();
+        if entries.is_empty() {
+            return self.ask_namers(path.clone(), dentry.clone());
+        }
+        self.bytes += size_of_val(&entries[..]);
+        self.grow(entries.iter().map(|entry| &entry.dst))?;
+        let mut matching: Vec<_> = entries
+            .into_iter()
+            .map(|entry| {
+                let (rest, entry) = (path.drop(entry.prefix.len()), Arc::new(entry.clone()));
+                DelegateTree::from_name_tree(path, &entry, &entry.dst, &mut |leaf| {
+                    self.bytes += leaf.bytes() + rest.bytes();
+                    // Once there are too many bytes the tree is not used.
+                    Name::Path(if self.bytes > MAX_BYTES { Path::empty() } else { leaf.concat(&rest) })
+                })
+            })
+            .collect();
         if self.bytes > MAX_BYTES {
             return Err(Stop::Failed(TOO_DEEP.into()));
         }
-        let mut matching: Vec<_> = self
-            .layers
-            .matches(path)
-            .map(|entry| {
-                let rewritten = entry.delegate(path);
-                let entry = Arc::new(entry.clone());
-                DelegateTree::from_name_tree(path, &entry, &rewritten, &mut |leaf: &Path| Name::Path(leaf.clone()))
-            })
-            .collect();
         let (path, dentry) = (path.clone(), dentry.clone());
         Ok(match matching.len() {
-            0 => return self.ask_namers(path, dentry),
             1 => DelegateTree::Delegate { path, dentry, tree: Box::new(matching.swap_remove(0)) },
             _ => DelegateTree::Alt { path, dentry, trees: matching },
         })
     }
 
+    /// Makes room for these trees and the node above them.
+    fn grow<'t, T: 't>(&mut self, trees: impl IntoIterator<Item = &'t NameTree<T>>) -> Result<(), Stop> {
+        let mut nodes = self.nodes + 1;
+        for tree in trees {
+            if nodes > MAX_NODES {
+                break;
+            }
+            nodes += tree.nodes(MAX_NODES - nodes);
+        }
+        if nodes > MAX_NODES {
+            return Err(Stop::Failed(TOO_DEEP.into()));
+        }
+        self.nodes = nodes;
+        Ok(())
+    }
+
     fn ask_namers(&mut self, path: Path, dentry: Arc<Dentry>) -> Result<DelegateTree<Name>, Stop> {
         match self.names.lookup(self.run, &path) {
             Reading::Ready(NameTree::Neg) => Ok(DelegateTree::Neg { path, dentry }),
-            Reading::Ready(tree) => Ok(DelegateTree::from_name_tree(&path, &dentry, &tree, &mut Name::clone)),
+            Reading::Ready(tree) => {
+                self.grow([&tree])?;
+                Ok(DelegateTree::from_name_tree(&path, &dentry, &tree, &mut Name::clone))
+            }
             Reading::Pending(wait) => Err(Stop::Pending(wait)),
             Reading::Failed(reason) => {
                 let message = match system::lookup(&path) {

@@ -16,6 +16,8 @@ pub struct LocalDtab(Arc<Interned>);
 
 struct Interned {
     dtab: IndexedDtab,
+    /// The size of the table, in nodes of its trees.
+    nodes: usize,
     owner: Option<(Interner, Client)>,
 }
 
@@ -28,14 +30,23 @@ pub(super) struct Interner {
 #[derive(Default)]
 struct State {
     dtabs: HashMap<Dtab, Weak<Interned>>,
-    clients: HashMap<Client, usize>,
+    clients: HashMap<Client, Share>,
+}
+
+/// What a client uses.
+#[derive(Clone, Copy, Debug, Default)]
+struct Share {
+    dtabs: usize,
+    nodes: usize,
 }
 
 /// How many different local dtabs one client may use at a time.
 const MAX_PER_CLIENT: usize = 1_000;
+/// How many nodes the trees of all of them may have.
+const MAX_NODES_PER_CLIENT: usize = 250_000;
 
 static EMPTY: LazyLock<LocalDtab> =
-    LazyLock::new(|| LocalDtab(Arc::new(Interned { dtab: IndexedDtab::new(Dtab::empty()), owner: None })));
+    LazyLock::new(|| LocalDtab(Arc::new(Interned { dtab: IndexedDtab::new(Dtab::empty()), nodes: 0, owner: None })));
 
 // === impl LocalDtab ===
 
@@ -53,6 +64,11 @@ impl LocalDtab {
     /// The table.
     pub fn indexed(&self) -> &IndexedDtab {
         &self.0.dtab
+    }
+
+    /// The number of nodes of its trees.
+    pub(super) fn nodes(&self) -> usize {
+        self.0.nodes
     }
 }
 
@@ -92,26 +108,31 @@ impl Interner {
         if let Some(known) = state.dtabs.get(&dtab).and_then(Weak::upgrade) {
             return Ok(LocalDtab(known));
         }
-        let len = state.dtabs.len();
-        let share = state.clients.entry(client).or_insert(0);
-        if *share >= MAX_PER_CLIENT {
-            return Err(OverBudget { table: "local dtabs", len, budget: MAX_PER_CLIENT, share: *share, client });
+        let (len, nodes) = (state.dtabs.len(), dtab.nodes(MAX_NODES_PER_CLIENT));
+        let share = state.clients.get(&client).copied().unwrap_or_default();
+        let over = |table, len, budget, share| Err(OverBudget { table, len, budget, share, client });
+        if share.dtabs >= MAX_PER_CLIENT {
+            return over("local dtabs", len, MAX_PER_CLIENT, share.dtabs);
         }
-        *share += 1;
-        let interned = Arc::new(Interned { dtab: indexed, owner: Some((self.clone(), client)) });
+        if share.nodes + nodes > MAX_NODES_PER_CLIENT {
+            return over("entries of local dtabs", share.nodes + nodes, MAX_NODES_PER_CLIENT, share.nodes);
+        }
+        state.clients.insert(client, Share { dtabs: share.dtabs + 1, nodes: share.nodes + nodes });
+        let interned = Arc::new(Interned { dtab: indexed, nodes, owner: Some((self.clone(), client)) });
         state.dtabs.insert(dtab, Arc::downgrade(&interned));
         Ok(LocalDtab(interned))
     }
 
-    fn forget(&self, client: Client, dtab: &Dtab) {
+    fn forget(&self, client: Client, dtab: &Dtab, nodes: usize) {
         let mut state = self.state.lock();
         // The same table may have been interned anew since the last user let go.
         if state.dtabs.get(dtab).is_some_and(|known| known.strong_count() == 0) {
             state.dtabs.remove(dtab);
         }
         if let Some(share) = state.clients.get_mut(&client) {
-            *share -= 1;
-            if *share == 0 {
+            share.dtabs -= 1;
+            share.nodes -= nodes;
+            if share.dtabs == 0 {
                 state.clients.remove(&client);
             }
         }
@@ -121,7 +142,7 @@ impl Interner {
 impl Drop for Interned {
     fn drop(&mut self) {
         if let Some((interner, client)) = self.owner.take() {
-            interner.forget(client, self.dtab.dtab());
+            interner.forget(client, self.dtab.dtab(), self.nodes);
         }
     }
 }
@@ -166,5 +187,18 @@ mod tests {
         interner.intern(client(2), dtab(1000)).expect("another client");
         held.pop();
         interner.intern(client(1), dtab(2000)).expect("room again");
+    }
+
+    #[test]
+    fn a_few_huge_local_dtabs_are_as_much_as_many_small_ones() {
+        let interner = Interner::default();
+        let huge = |n: usize| Dtab::parse(&format!("/a=>/b{n}{}", "&/c".repeat(99_998))).expect("dtab");
+        let first = interner.intern(client(1), huge(1)).expect("room");
+        let _second = interner.intern(client(1), huge(2)).expect("room");
+        let refused = interner.intern(client(1), huge(3)).expect_err("too much");
+        assert_eq!((refused.len, refused.budget, refused.share), (300_000, 250_000, 200_000));
+        interner.intern(client(2), huge(3)).expect("another client");
+        drop(first);
+        interner.intern(client(1), huge(3)).expect("room again");
     }
 }

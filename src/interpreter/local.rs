@@ -13,6 +13,7 @@ use super::interner::Interner;
 use super::namers::{Name, Namers};
 use super::{AddrSource, BoundTree, DelegateRequest, Hold, Interpreter, LocalDtab, addr};
 use crate::name::{Addr, Dentry, Dtab, IndexedDtab, Layers, NameTree, Path};
+use crate::runtime::heavy;
 use crate::storage::{Storage, VersionedDtab};
 use crate::store::{
     Client, Derived, Evaluators, Formula, Observer, OverBudget, Policy, Reading, Run, Table, Unanswered, Usage, Wait,
@@ -21,6 +22,9 @@ use crate::store::{
 
 /// How long an entry of a one-shot request with a dtab of its own is kept: nobody is likely to ask again.
 const IDLE_AFTER_ONCE: Duration = Duration::from_secs(10);
+
+/// A request's dtab with more entries is not indexed on the runtime's own threads.
+const HEAVY_FROM: usize = 4_096;
 
 /// The dtab of a namespace that does not exist.
 static NO_DTAB: LazyLock<IndexedDtab> = LazyLock::new(IndexedDtab::empty);
@@ -99,15 +103,17 @@ impl Local {
     pub fn new(storage: Arc<dyn Storage>, namers: Namers, evaluators: Evaluators, settings: Settings) -> Self {
         let shared = Arc::new(Shared { namers, storage, evaluators });
         let (for_bindings, for_addresses) = (shared.clone(), shared.clone());
-        let bindings = Table::new("bindings", settings.bindings, move |key: &BindingKey, client| {
-            let shared = for_bindings.clone();
-            let formula = Binding { shared: shared.clone(), key: key.clone(), dtab: NamespaceDtab::default() };
-            Derived::new(&shared.evaluators, client, formula)
-        });
-        let addresses = Table::new("address sets", settings.addresses, move |key: &AddrKey, client| {
-            let shared = for_addresses.clone();
-            Derived::new(&shared.evaluators, client, Address { shared: shared.clone(), key: key.clone() })
-        });
+        let bindings =
+            Table::weighed("bindings", settings.bindings, BindingKey::weight, move |key: &BindingKey, client| {
+                let shared = for_bindings.clone();
+                let formula = Binding { shared: shared.clone(), key: key.clone(), dtab: NamespaceDtab::default() };
+                Derived::new(&shared.evaluators, client, formula)
+            });
+        let addresses =
+            Table::weighed("address sets", settings.addresses, AddrKey::weight, move |key: &AddrKey, client| {
+                let shared = for_addresses.clone();
+                Derived::new(&shared.evaluators, client, Address { shared: shared.clone(), key: key.clone() })
+            });
         let names = Derived::new(&shared.evaluators, Client::INTERNAL, BoundNames { shared: shared.clone() });
         Self { shared, bindings, addresses, names: names.into(), interner: Interner::default() }
     }
@@ -162,8 +168,13 @@ impl Interpreter for Local {
     }
 
     async fn delegate(&self, request: DelegateRequest, limit: Duration) -> Result<Arc<Delegation>, Unanswered> {
-        let client = request.client;
-        let formula = Delegate::new(request, self.shared.clone());
+        let (client, shared) = (request.client, self.shared.clone());
+        let formula = if request.local.len() < HEAVY_FROM {
+            Delegate::new(request, shared)
+        } else {
+            let made = heavy(move || Delegate::new(request, shared)).await;
+            made.ok_or_else(|| Unanswered::Failed("the dtab could not be indexed".into()))?
+        };
         let watch: Watch<_> = Derived::new(&self.shared.evaluators, client, formula).into();
         watch.answer(limit).await.map(|(delegation, _)| delegation)
     }
@@ -180,6 +191,29 @@ impl Interpreter for Local {
 impl fmt::Debug for Local {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Local").field("namers", &self.shared.namers).finish_non_exhaustive()
+    }
+}
+
+// === impl BindingKey, AddrKey ===
+
+/// So many bytes of keys, or a few nodes of a request's dtab, take about as much memory as an entry alone.
+const BYTES_PER_ENTRY: usize = 512;
+const NODES_PER_ENTRY: usize = 4;
+
+impl BindingKey {
+    fn weight(&self) -> usize {
+        let bytes = self.namespace.len() + self.path.bytes();
+        1 + bytes / BYTES_PER_ENTRY + self.local.nodes() / NODES_PER_ENTRY
+    }
+}
+
+impl AddrKey {
+    fn weight(&self) -> usize {
+        let bytes = match self {
+            Self::Id(path) => path.bytes(),
+            Self::Source(source) => source.bytes(),
+        };
+        1 + bytes / BYTES_PER_ENTRY
     }
 }
 

@@ -300,6 +300,31 @@ async fn a_rewrite_that_grows_the_path_ends_in_the_depth_error_before_it_takes_t
     world.delegate("/a").await.expect_err("grows");
 }
 
+#[tokio::test(start_paused = true)]
+async fn an_entry_with_countless_branches_costs_what_is_visited_of_it() {
+    let wide = |separator: &str, branch: &str| format!("/a => {}", vec![branch; 200_000].join(separator));
+    let began = std::time::Instant::now();
+    for dtab in [wide("&", "/a"), wide("|", "/a"), wide("&", "/b"), format!("/b => /a; {}", wide("&", "/b"))] {
+        let world = World::new(&dtab);
+        let failed = world.bind("/a").answer(Duration::from_secs(30)).await.expect_err("loops, or is too wide");
+        assert_eq!(failed.to_string(), "Max recursion level: 100 reached in Namer lookup");
+        let failed = world.delegate("/a").await.expect_err("too wide");
+        assert_eq!(failed.to_string(), "Max recursion level reached.");
+    }
+    let world = World::new(&wide("|", "/#/t/web"));
+    world.fixture.serve("/web", &[7]);
+    assert_eq!(now(&world.bind("/a")).as_deref(), Some("/#/t/web"), "the first branch decides, whatever follows");
+    assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_delegation_of_a_long_path_through_a_wide_entry_ends_before_it_takes_the_memory() {
+    let world = World::new(&format!("/a => {}", vec!["/b"; 5_000].join("|")));
+    let failed = world.delegate(&format!("/a/{}", "x".repeat(60_000))).await.expect_err("300 MB of paths");
+    assert_eq!(failed.to_string(), "Max recursion level reached.");
+    world.delegate("/a/x").await.expect("5,000 branches are not too many");
+}
+
 #[tokio::test]
 async fn a_delegation_names_the_dentry_of_each_step() {
     let world = World::new("/srv => /#/t; /host => /srv; /svc => /host");

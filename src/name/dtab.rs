@@ -125,6 +125,18 @@ impl Dtab {
         self.entries.is_empty()
     }
 
+    /// The number of nodes of all destinations, a measure of the work that the table makes. Stops counting behind `most`.
+    pub fn nodes(&self, most: usize) -> usize {
+        let mut count = 0;
+        for entry in &*self.entries {
+            if count > most {
+                break;
+            }
+            count += entry.dst.nodes(most - count);
+        }
+        count
+    }
+
     /// This table followed by another, whose entries therefore win.
     #[must_use]
     pub fn concat(&self, last: &Dtab) -> Dtab {

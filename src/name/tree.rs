@@ -107,6 +107,24 @@ impl<T> NameTree<T> {
         deepest
     }
 
+    /// The number of nodes, leaves included. Stops counting behind `most`, so that a huge tree costs no more.
+    pub fn nodes(&self, most: usize) -> usize {
+        let mut count = 1;
+        let mut add = |tree: &Self| {
+            let goes_on = count <= most;
+            if goes_on {
+                count += tree.nodes(most - count);
+            }
+            goes_on
+        };
+        match self {
+            Self::Alt(trees) => trees.iter().all(&mut add),
+            Self::Union(branches) => branches.iter().all(|branch| add(&branch.tree)),
+            Self::Leaf(_) | Self::Neg | Self::Fail | Self::Empty => true,
+        };
+        count
+    }
+
     /// A smaller tree that evaluates to the same.
     ///
     /// An alt loses `~` branches and what follows its first `!`; a union loses `~` and `!` branches; a branch left

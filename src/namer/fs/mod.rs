@@ -88,7 +88,12 @@ impl FsNamer {
         let (for_names, for_list) = (desk.clone(), desk.clone());
         let keeper = Keeper::new(root, desk.clone(), settings);
         Self {
-            names: Table::new("file names", policy, move |name: &Path, _| for_names.name(name)),
+            names: Table::weighed(
+                "file names",
+                policy,
+                |name| 1 + name.bytes() / 512,
+                move |name: &Path, _| for_names.name(name),
+            ),
             list: Table::new("lists of file names", policy, move |(), _| for_list.names()),
             desk,
             hosts: parts.hosts.clone(),

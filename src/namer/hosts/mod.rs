@@ -82,10 +82,11 @@ impl Hosts {
         let runtime = Handle::current();
         let policy = Policy { budget: FOLLOWED_MAX, ..Policy::default() };
         let turns = Arc::new(Semaphore::new(AT_ONCE));
+        let weight = |host: &String| 1 + host.len() / 512; // what clients call a host may be long
         let fixed = {
             let (runtime, turns, resolver) = (runtime.clone(), turns.clone(), resolver.clone());
             let known: Arc<Mutex<HashMap<String, HostAddrs>>> = Arc::default();
-            Table::new("hosts looked up once", policy, move |host: &String, _| {
+            Table::weighed("hosts looked up once", policy, weight, move |host: &String, _| {
                 if let Some(addrs) = known.lock().get(host) {
                     return Followed { addrs: Cell::ready(addrs.clone()), _writer: None };
                 }
@@ -102,7 +103,7 @@ impl Hosts {
                 Followed { addrs, _writer: Some(AbortOnDropHandle::new(writer)) }
             })
         };
-        let followed = Table::new("hosts", policy, move |host: &String, _| {
+        let followed = Table::weighed("hosts", policy, weight, move |host: &String, _| {
             let addrs = Cell::new();
             let follower = follow::Follower::new(host, addrs.clone(), resolver.clone(), turns.clone());
             let writer = runtime.spawn(async move { match follower.for_ever().await {} });

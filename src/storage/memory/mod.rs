@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 
 use super::{Storage, StorageError, VersionedDtab};
 use crate::name::{Dtab, IndexedDtab};
+use crate::runtime::heavy;
 use crate::store::{Cell, Client, Live, Observer, OverBudget, Policy, Table, Watch};
 
 pub use config::MemoryConfig;
@@ -20,7 +21,7 @@ pub use config::MemoryConfig;
 const WATCHED: usize = 100_000;
 
 /// A table with more entries is not indexed on the runtime's own threads.
-const BLOCKING_FROM: usize = 5_000;
+const HEAVY_FROM: usize = 5_000;
 
 type DtabCell = Arc<Cell<Option<VersionedDtab>>>;
 
@@ -72,8 +73,10 @@ impl MemoryStorage {
         }
         let seated = shelf.clone();
         let policy = Policy { budget: WATCHED, ..Policy::default() };
-        let watched =
-            Table::new("watched namespaces", policy, move |namespace: &String, _| Seat::take(&seated, namespace));
+        let weigh = |namespace: &String| 1 + namespace.len() / 512;
+        let watched = Table::weighed("watched namespaces", policy, weigh, move |namespace, _| {
+            Seat::take(&seated, namespace)
+        });
         Self { shelf, watched }
     }
 
@@ -151,12 +154,12 @@ impl Live for Shelf {}
 
 /// Indexes a table before the lock is taken: one client's large table must not hold up what the others write and read.
 async fn index(dtab: Dtab) -> Arc<IndexedDtab> {
-    if dtab.len() < BLOCKING_FROM {
+    if dtab.len() < HEAVY_FROM {
         return Arc::new(IndexedDtab::new(dtab));
     }
     let again = dtab.clone();
-    let indexed = tokio::task::spawn_blocking(move || IndexedDtab::new(dtab)).await;
-    Arc::new(indexed.unwrap_or_else(|_| IndexedDtab::new(again)))
+    let indexed = heavy(move || IndexedDtab::new(dtab)).await;
+    Arc::new(indexed.unwrap_or_else(|| IndexedDtab::new(again)))
 }
 
 fn existing(spaces: &BTreeMap<String, Space>) -> BTreeSet<String> {
