@@ -1,5 +1,6 @@
 //! Stories a user would tell, one module each.
 
+mod bounds;
 mod cases;
 mod coming_and_going;
 mod commands;

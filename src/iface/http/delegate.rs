@@ -4,11 +4,13 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use super::{json, question};
+use super::encoded::made;
+use super::{HEAVY_FROM, json, question};
 use crate::http1::{Params, Request, Response};
 use crate::iface::NameReader;
 use crate::interpreter::{DelegateRequest, Interpreter};
 use crate::name::{Dtab, NameTree, Path};
+use crate::runtime::heavy;
 use crate::store::{Client, Unanswered};
 
 /// How long a delegation may take.
@@ -55,7 +57,15 @@ pub async fn by_request(interpreter: &dyn Interpreter, request: &Request, names:
         "GET" => by_params(&Params::of(request), names),
         // The admin server takes every HEAD for a GET.
         "HEAD" if uses == Uses::RequestsDtab => by_params(&Params::of(request), names),
-        "POST" if request.header("content-type") == Some(b"application/json") => by_body(&request.body, names),
+        "POST" if request.header("content-type") == Some(b"application/json") => {
+            if request.body.len() < HEAVY_FROM {
+                by_body(&request.body, names)
+            } else {
+                let (body, names) = (request.body.clone(), names.clone());
+                let read = heavy(move || by_body(&body, &names)).await;
+                read.unwrap_or_else(|| Err("the request could not be read".to_owned()))
+            }
+        }
         "POST" => return Response::with_body(415, ""),
         _ => return Response::with_body(405, ""),
     };
@@ -83,9 +93,10 @@ async fn explain(interpreter: &dyn Interpreter, client: Client, asked: Asked, wi
     };
     match interpreter.delegate(request, PATIENCE).await {
         // No newline behind it, as in namerd.
-        Ok(delegation) => {
-            Response::with_body(200, json::delegation(&delegation.tree)).header("Content-Type", "application/json")
-        }
+        Ok(delegation) => match made(move |most| json::delegation(&delegation.tree, most)).await {
+            Ok(body) => Response::with_body(200, body).header("Content-Type", "application/json"),
+            Err(too_large) => Response::failure(too_large),
+        },
         Err(Unanswered::TimedOut { .. }) => Response::with_body(503, "Request timed out."),
         Err(Unanswered::Failed(reason)) => Response::failure(reason),
     }

@@ -2,18 +2,22 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
+
 use super::encoded::Form;
+use super::json::TooLarge;
 use super::media::{BadDtab, Media};
 use super::once::{PATIENCE, unanswered};
 use super::question::no_room;
-use super::{Api, json, version};
+use super::{Api, HEAVY_FROM, json, version};
 use crate::http1::{Params, Request, Response};
 use crate::name::Dtab;
+use crate::runtime::heavy;
 use crate::storage::{StorageError, VersionedDtab};
 use crate::store::{Standing, State, Watch};
 
-/// Reading a body larger than this is not done on the runtime's own threads.
-const BLOCKING_FROM: usize = 256 << 10;
+/// A dtab with more nodes is not written on the runtime's own threads.
+const LARGE: usize = 4_096;
 
 /// What to tell a client whose text a comment ends early.
 const HIDDEN_ENTRIES: &str = "the dtab is one line and has entries behind a '#', which makes them a comment; were \
@@ -61,7 +65,7 @@ impl Api {
         let (stored, cell_version) = self.stored(watch, false).await?;
         let Some(stored) = &*stored else { return Ok(Response::with_body(404, "")) };
         let media = Media::accepted(request);
-        let body = self.encoded.get(Form::Dtab(media), &[cell_version], || media.text(stored.dtab()));
+        let body = self.dtab_text(media, stored, cell_version).await?;
         Ok(Response::with_body(200, body)
             .header("Etag", version::show(stored.version()))
             .header("Content-Type", media.name()))
@@ -93,14 +97,30 @@ impl Api {
         Ok(written(namespace, request))
     }
 
+    /// A stored dtab as it is sent.
+    pub(super) async fn dtab_text(
+        &self,
+        media: Media,
+        stored: &VersionedDtab,
+        cell_version: u64,
+    ) -> Result<Bytes, Response> {
+        let dtab = stored.dtab().clone();
+        // However large, it is shown whole.
+        let make = move |most| {
+            let elsewhere = most < json::MOST_BYTES && dtab.nodes(LARGE) > LARGE;
+            if elsewhere { Err(TooLarge) } else { Ok(media.text(&dtab)) }
+        };
+        self.encoded.get_large(Form::Dtab(media), &[cell_version], make).await.map_err(Response::failure)
+    }
+
     async fn dtab_in(&self, request: &Request) -> Result<Dtab, Response> {
         let names = &self.names;
-        let read = if request.body.len() < BLOCKING_FROM {
+        let read = if request.body.len() < HEAVY_FROM {
             Media::read(request, names)
         } else {
             let (request, names) = (request.clone(), names.clone());
-            let reading = tokio::task::spawn_blocking(move || Media::read(&request, &names));
-            reading.await.unwrap_or_else(|_| Err(BadDtab::Text("the dtab could not be read".to_owned())))
+            let read = heavy(move || Media::read(&request, &names)).await;
+            read.unwrap_or_else(|| Err(BadDtab::Text("the dtab could not be read".to_owned())))
         };
         // The parser's words are kept as they are, newlines of the dtab and all.
         read.map_err(|bad| Response::with_body(400, bad.to_string()))

@@ -1,12 +1,15 @@
 //! Encoded answers, shared: ten thousand watchers of a name send the same bytes.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
+use super::json::{self, TooLarge};
 use super::media::Media;
+use crate::runtime::heavy;
 
 /// What an encoding is made of: the form, and the versions of the values in it. A version is never used twice in a
 /// process, so equal keys are equal bytes.
@@ -33,6 +36,9 @@ pub(super) enum Form {
 const MOST: usize = 4096;
 const MOST_BYTES: usize = 16 << 20;
 
+/// What is larger than this is not made on the runtime's own threads.
+const HEAVY_FROM: usize = 256 << 10;
+
 /// The encodings that were of use lately. The older of two generations is dropped when the younger is full; what is
 /// still asked for moves to the younger.
 #[derive(Debug, Default)]
@@ -56,12 +62,51 @@ impl Encoded {
         if let Some(bytes) = self.generations.lock().get(&key) {
             return bytes;
         }
-        // Not under the lock: a large one takes milliseconds. Two who make the same do no harm.
-        let mut text = make();
+        // Not under the lock. Two who make the same do no harm.
+        self.keep(key, make())
+    }
+
+    /// The same for what may be large. `make` gets the number of bytes after which it may give up.
+    ///
+    /// # Errors
+    /// It is larger than any answer.
+    pub(super) async fn get_large(
+        self: &Arc<Self>,
+        form: Form,
+        of: &[u64],
+        make: impl Fn(usize) -> Result<String, TooLarge> + Send + 'static,
+    ) -> Result<Bytes, TooLarge> {
+        let key = Made { form, of: SmallVec::from_slice(of) };
+        if let Some(bytes) = self.generations.lock().get(&key) {
+            return Ok(bytes);
+        }
+        if let Ok(text) = make(HEAVY_FROM) {
+            return Ok(self.keep(key, text));
+        }
+        let this = self.clone();
+        let made = heavy(move || {
+            // Ten thousand watchers may be here for the same.
+            let known = this.generations.lock().get(&key);
+            known.map_or_else(|| Ok(this.keep(key, make(json::MOST_BYTES)?)), Ok)
+        });
+        made.await.unwrap_or(Err(TooLarge))
+    }
+
+    fn keep(&self, key: Made, mut text: String) -> Bytes {
         text.push('\n');
         let bytes = Bytes::from(text);
         self.generations.lock().insert(key, bytes.clone());
         bytes
+    }
+}
+
+/// Makes what is not kept; see [`Encoded::get_large`].
+pub(super) async fn made(
+    make: impl Fn(usize) -> Result<String, TooLarge> + Send + 'static,
+) -> Result<String, TooLarge> {
+    match make(HEAVY_FROM) {
+        Ok(text) => Ok(text),
+        Err(TooLarge) => heavy(move || make(json::MOST_BYTES)).await.unwrap_or(Err(TooLarge)),
     }
 }
 

@@ -11,6 +11,18 @@ use crate::interpreter::{Bound, BoundTree, DelegationLeaf};
 use crate::name::{Addr, DelegateTree, Dentry, Dtab, Meta, NameTree, Path, meta_keys};
 use crate::text::java;
 
+/// Longest answer about a name. Each step of a delegation repeats the text of its entry, and each leaf of a tree its
+/// addresses, so that small questions could fill the memory.
+pub const MOST_BYTES: usize = 64 << 20;
+
+/// The answer is longer than wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the answer is larger than {} MiB: too many branches, or too many addresses behind them; ask for one of the branches",
+    MOST_BYTES >> 20
+)]
+pub struct TooLarge;
+
 /// The entry of a node that no entry led to; it is not shown.
 static NOP: LazyLock<Dentry> = LazyLock::new(Dentry::nop);
 
@@ -182,11 +194,18 @@ fn value(out: &mut String, of: &Value) {
     }
 }
 
+fn at_most(most: usize, out: String) -> Result<String, TooLarge> {
+    if out.len() > most { Err(TooLarge) } else { Ok(out) }
+}
+
 /// A bound tree; `addrs` has the state of each leaf, in the order in which [`leaves`] lists them.
-pub fn bound_tree(tree: &BoundTree, addrs: &[Addr]) -> String {
+///
+/// # Errors
+/// It is longer than `most` bytes.
+pub fn bound_tree(tree: &BoundTree, addrs: &[Addr], most: usize) -> Result<String, TooLarge> {
     let mut out = String::new();
-    write_tree(&mut out, tree, &mut addrs.iter(), false);
-    out
+    write_tree(&mut out, tree, &mut addrs.iter(), most, false);
+    at_most(most, out)
 }
 
 /// The leaves of a tree, in the order in which they are shown.
@@ -204,7 +223,17 @@ pub fn leaves(tree: &BoundTree) -> Vec<&Bound> {
     all
 }
 
-fn write_tree<'a>(out: &mut String, tree: &BoundTree, addrs: &mut impl Iterator<Item = &'a Addr>, inside: bool) {
+/// Stops soon after `most` bytes.
+fn write_tree<'a>(
+    out: &mut String,
+    tree: &BoundTree,
+    addrs: &mut impl Iterator<Item = &'a Addr>,
+    most: usize,
+    inside: bool,
+) {
+    if out.len() > most {
+        return;
+    }
     match tree {
         NameTree::Leaf(bound) => {
             out.push_str("{\"type\":\"leaf\",\"bound\":{\"addr\":");
@@ -228,7 +257,7 @@ fn write_tree<'a>(out: &mut String, tree: &BoundTree, addrs: &mut impl Iterator<
                 if position > 0 {
                     out.push(',');
                 }
-                write_tree(out, branch, addrs, true);
+                write_tree(out, branch, addrs, most, true);
             }
             out.push_str("]}");
         }
@@ -238,7 +267,7 @@ fn write_tree<'a>(out: &mut String, tree: &BoundTree, addrs: &mut impl Iterator<
                 out.push_str(if position > 0 { ",{\"weight\":" } else { "{\"weight\":" });
                 out.push_str(&java::double(branch.weight));
                 out.push_str(",\"tree\":");
-                write_tree(out, &branch.tree, addrs, true);
+                write_tree(out, &branch.tree, addrs, most, true);
                 out.push('}');
             }
             out.push_str("]}");
@@ -247,13 +276,20 @@ fn write_tree<'a>(out: &mut String, tree: &BoundTree, addrs: &mut impl Iterator<
 }
 
 /// An explained name.
-pub fn delegation(tree: &DelegateTree<DelegationLeaf>) -> String {
+///
+/// # Errors
+/// It is longer than `most` bytes.
+pub fn delegation(tree: &DelegateTree<DelegationLeaf>, most: usize) -> Result<String, TooLarge> {
     let mut out = String::new();
-    write_delegation(&mut out, tree);
-    out
+    write_delegation(&mut out, tree, most);
+    at_most(most, out)
 }
 
-fn write_delegation(out: &mut String, node: &DelegateTree<DelegationLeaf>) {
+/// Stops soon after `most` bytes.
+fn write_delegation(out: &mut String, node: &DelegateTree<DelegationLeaf>, most: usize) {
+    if out.len() > most {
+        return;
+    }
     let kind = match node {
         DelegateTree::Exception { .. } => "exception",
         DelegateTree::Empty { .. } => "empty",
@@ -289,7 +325,7 @@ fn write_delegation(out: &mut String, node: &DelegateTree<DelegationLeaf>) {
         }
         DelegateTree::Delegate { tree, .. } => {
             out.push_str(",\"delegate\":");
-            write_delegation(out, tree);
+            write_delegation(out, tree, most);
         }
         DelegateTree::Alt { trees, .. } => {
             out.push_str(",\"alt\":[");
@@ -297,7 +333,7 @@ fn write_delegation(out: &mut String, node: &DelegateTree<DelegationLeaf>) {
                 if position > 0 {
                     out.push(',');
                 }
-                write_delegation(out, tree);
+                write_delegation(out, tree, most);
             }
             out.push(']');
         }
@@ -307,7 +343,7 @@ fn write_delegation(out: &mut String, node: &DelegateTree<DelegationLeaf>) {
                 out.push_str(if position > 0 { ",{\"weight\":" } else { "{\"weight\":" });
                 out.push_str(&java::double(branch.weight));
                 out.push_str(",\"tree\":");
-                write_delegation(out, &branch.tree);
+                write_delegation(out, &branch.tree, most);
                 out.push('}');
             }
             out.push(']');
@@ -318,7 +354,7 @@ fn write_delegation(out: &mut String, node: &DelegateTree<DelegationLeaf>) {
             out.push_str(",\"bound\":");
             bound_leaf(out, at, value);
             out.push_str(",\"tree\":");
-            write_delegation(out, tree);
+            write_delegation(out, tree, most);
         }
     }
     out.push('}');

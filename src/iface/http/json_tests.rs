@@ -18,6 +18,10 @@ fn leaf(id: &str, residual: &str, weight: Option<f64>) -> BoundTree {
     NameTree::Leaf(Bound { id: BoundId::Path(path(id)), residual: path(residual), source: AddrSource::None, weight })
 }
 
+fn tree_text(tree: &BoundTree, addrs: &[Addr]) -> String {
+    bound_tree(tree, addrs, MOST_BYTES).expect("short")
+}
+
 fn text(of: &str) -> String {
     let mut out = String::new();
     string(&mut out, of);
@@ -73,7 +77,7 @@ fn metadata_keeps_its_types_and_loses_nulls() {
 #[test]
 fn a_bound_leaf_has_addr_id_and_residual() {
     assert_eq!(
-        bound_tree(&leaf("/#/io.l5d.fs/web", "/r/s", None), &[bound(&["127.0.0.1:8080"])]),
+        tree_text(&leaf("/#/io.l5d.fs/web", "/r/s", None), &[bound(&["127.0.0.1:8080"])]),
         concat!(
             r#"{"type":"leaf","bound":{"addr":{"type":"bound","addrs":[{"ip":"127.0.0.1","port":8080,"meta":{}}],"#,
             r#""meta":{}},"id":"/#/io.l5d.fs/web","path":"/r/s"}}"#
@@ -82,7 +86,7 @@ fn a_bound_leaf_has_addr_id_and_residual() {
     let opaque =
         NameTree::Leaf(Bound { id: BoundId::Opaque, residual: Path::empty(), source: AddrSource::None, weight: None });
     assert_eq!(
-        bound_tree(&opaque, &[Addr::Neg]),
+        tree_text(&opaque, &[Addr::Neg]),
         r#"{"type":"leaf","bound":{"addr":{"type":"neg"},"path":"/"}}"#,
         "an id that is no path is left out"
     );
@@ -93,7 +97,7 @@ fn a_union_shows_weights_twice_and_a_neg_inside_has_a_path() {
     let tree =
         NameTree::Union(vec![Weighted::new(0.7, leaf("/#/a", "/", Some(0.7))), Weighted::new(0.3, NameTree::Neg)]);
     assert_eq!(
-        bound_tree(&tree, &[bound(&[])]),
+        tree_text(&tree, &[bound(&[])]),
         concat!(
             r#"{"type":"union","union":[{"weight":0.7,"tree":{"type":"leaf","bound":{"addr":{"type":"bound","addrs":[],"#,
             r#""meta":{"namer_nametree_weight":0.7}},"id":"/#/a","path":"/"}}},"#,
@@ -106,7 +110,7 @@ fn a_union_shows_weights_twice_and_a_neg_inside_has_a_path() {
         (NameTree::Fail, r#"{"type":"fail"}"#),
         (NameTree::Empty, r#"{"type":"empty"}"#),
     ] {
-        assert_eq!(bound_tree(&tree, &[]), json);
+        assert_eq!(tree_text(&tree, &[]), json);
     }
 }
 
@@ -183,7 +187,7 @@ fn every_node_of_a_delegation_has_its_form() {
             ),
         ),
     ] {
-        assert_eq!(delegation(&node), json);
+        assert_eq!(delegation(&node, MOST_BYTES).expect("short"), json);
     }
 }
 
@@ -196,4 +200,20 @@ fn dtabs_and_lists_have_no_blanks() {
     );
     assert_eq!(strings(["a", "x%20y"]), r#"["a","x%20y"]"#);
     assert_eq!(strings::<&str>([]), "[]");
+}
+
+#[test]
+fn an_answer_that_would_be_too_long_is_given_up_and_not_cut() {
+    let leaves: Vec<_> =
+        (0..1000).map(|n| Weighted::new(1.0, leaf("/#/io.l5d.fs/web", &format!("/{n}"), None))).collect();
+    let (tree, addrs) = (NameTree::Union(leaves), vec![bound(&["127.0.0.1:8080"]); 1000]);
+    let whole = tree_text(&tree, &addrs);
+    assert_eq!(bound_tree(&tree, &addrs, whole.len()), Ok(whole.clone()));
+    assert_eq!(bound_tree(&tree, &addrs, whole.len() - 1), Err(TooLarge));
+    let entry = Arc::new("/a=>/b".parse::<Dentry>().expect("dentry"));
+    let neg = || DelegateTree::Neg { path: path("/b"), dentry: entry.clone() };
+    let alt = DelegateTree::Alt { path: path("/a"), dentry: entry.clone(), trees: (0..1000).map(|_| neg()).collect() };
+    let whole = delegation(&alt, MOST_BYTES).expect("short");
+    assert_eq!(delegation(&alt, whole.len()), Ok(whole.clone()));
+    assert_eq!(delegation(&alt, whole.len() - 1), Err(TooLarge));
 }

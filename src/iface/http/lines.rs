@@ -17,6 +17,7 @@ use super::{Api, json, pick};
 use crate::http1::{Lines, Response};
 use crate::interpreter::{BoundTree, Hold};
 use crate::name::{Addr, Path};
+use crate::storage::VersionedDtab;
 use crate::store::{Client, Key, Mailbox, State, Subscription, Watch};
 
 /// The key of what is watched for itself; leaves of a tree have the ones after it.
@@ -46,16 +47,9 @@ impl Api {
     /// A stored dtab, each version once. Deletion is silent; nothing is sent while there is none.
     pub(super) fn dtab_lines(&self, client: Client, namespace: &str, media: Media) -> Result<Lines, Response> {
         let watch = self.storage.dtab(client, namespace).map_err(super::question::no_room)?;
-        let encoded = self.encoded.clone();
-        let mut sent = None;
-        Ok(self.value_lines("dtab", watch, move |stored, version| {
-            let stored = Option::as_ref(stored)?;
-            if sent.as_ref() == Some(stored) {
-                return None; // deleted, and made again just as it was
-            }
-            sent = Some(stored.clone());
-            Some(encoded.get(Form::Dtab(media), &[version], || media.text(stored.dtab())))
-        }))
+        let stored = Watched::new(watch, self.metrics.stream("dtab"));
+        let state = DtabLines { api: self.clone(), media, stored, sent: None };
+        Ok(Box::pin(stream::unfold(state, async |mut state| Some((state.next().await, state)))))
     }
 
     /// The addresses of an id.
@@ -149,11 +143,37 @@ impl<T: Send + Sync + 'static> Watched<T> {
     }
 }
 
+struct DtabLines {
+    api: Api,
+    media: Media,
+    stored: Watched<Option<VersionedDtab>>,
+    sent: Option<VersionedDtab>,
+}
+
+impl DtabLines {
+    async fn next(&mut self) -> Bytes {
+        loop {
+            if let Some((stored, version)) = self.stored.news()
+                && let Some(stored) = Option::as_ref(&*stored)
+                && self.sent.as_ref() != Some(stored) // deleted, and made again just as it was
+                && let Ok(bytes) = self.api.dtab_text(self.media, stored, version).await
+            {
+                self.sent = Some(stored.clone());
+                self.stored.open.line();
+                return bytes;
+            }
+            self.stored.changed().await;
+        }
+    }
+}
+
 /// A tree that is to be sent once the addresses of all its leaves are known.
 struct Wanted {
     tree: Arc<BoundTree>,
     version: u64,
     leaves: Vec<WantedLeaf>,
+    /// So many leaves from the first on are known to have addresses.
+    known: usize,
 }
 
 struct WantedLeaf {
@@ -175,11 +195,20 @@ impl BindLines {
             if let Some((tree, version)) = self.tree.news() {
                 self.want(tree, version);
             }
-            if let Some((tree, bytes)) = self.wanted.as_ref().and_then(|wanted| wanted.line(&self.api)) {
-                self.sent = Some(tree);
-                self.wanted = None; // the addresses alone make no line
-                self.tree.open.line();
-                return bytes;
+            if let Some((versions, addrs)) = self.wanted.as_mut().and_then(Wanted::states)
+                && let Some(Wanted { tree, .. }) = self.wanted.take()
+            // the addresses alone make no line
+            {
+                let shown = tree.clone();
+                let make = move |most| json::bound_tree(&shown, &addrs, most);
+                match self.api.encoded.get_large(Form::Tree, &versions, make).await {
+                    Ok(bytes) => {
+                        self.sent = Some(tree);
+                        self.tree.open.line();
+                        return bytes;
+                    }
+                    Err(too_large) => self.tree.open.failed(&too_large.to_string()),
+                }
             }
             self.tree.changed().await;
         }
@@ -200,25 +229,33 @@ impl BindLines {
             WantedLeaf { watch, _subscription: subscription }
         });
         let leaves = leaves.collect();
-        self.wanted = Some(Wanted { tree, version, leaves });
+        self.wanted = Some(Wanted { tree, version, leaves, known: 0 });
     }
 }
 
 impl Wanted {
-    fn line(&self, api: &Api) -> Option<(Arc<BoundTree>, Bytes)> {
-        let mut versions = vec![self.version];
-        let mut addrs = Vec::with_capacity(self.leaves.len());
-        for leaf in &self.leaves {
+    /// The versions of everything, and the addresses of all leaves once they are known. Each leaf is waited for once,
+    /// however many there are.
+    fn states(&mut self) -> Option<(Vec<u64>, Vec<Addr>)> {
+        let is_known = |leaf: &WantedLeaf| !matches!(leaf.watch.cell().snapshot().state, State::Pending);
+        self.known += self.leaves[self.known..].iter().take_while(|leaf| is_known(leaf)).count();
+        if self.known < self.leaves.len() {
+            return None;
+        }
+        let (mut versions, mut addrs) = (vec![self.version], Vec::with_capacity(self.leaves.len()));
+        for (place, leaf) in self.leaves.iter().enumerate() {
             let snapshot = leaf.watch.cell().snapshot();
             versions.push(snapshot.version.get());
             addrs.push(match snapshot.state {
-                State::Pending => return None,
                 State::Ready(state) => (*state).clone(),
                 State::Failed(reason) => Addr::Failed(Some(reason)),
+                State::Pending => {
+                    self.known = place; // a failure that is being tried anew
+                    return None;
+                }
             });
         }
-        let bytes = api.encoded.get(Form::Tree, &versions, || json::bound_tree(&self.tree, &addrs));
-        Some((self.tree.clone(), bytes))
+        Some((versions, addrs))
     }
 }
 

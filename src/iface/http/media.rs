@@ -27,6 +27,9 @@ pub(super) enum BadDtab {
     /// The parser's words.
     #[error("{0}")]
     Text(String),
+    /// What is shown for it could not be read again.
+    #[error("the dtab could not be read again once it is stored: {0}")]
+    Shown(String),
     /// JSON that is no list of entries.
     #[error("the body is not a list of {{\"prefix\": …, \"dst\": …}}: {0}")]
     Json(String),
@@ -47,8 +50,18 @@ impl Media {
             .unwrap_or(Self::Json)
     }
 
-    /// Reads a dtab from the body of a request.
+    /// Reads a dtab that is to be stored from the body of a request.
     pub(super) fn read(request: &Request, names: &NameReader) -> Result<Dtab, BadDtab> {
+        let dtab = Self::parse(request, names)?;
+        // Storages keep the shown form. It may be longer (`9*` is shown as `9.00*`), and a weight of 400 digits is shown
+        // as one that cannot be read.
+        match names.dtab(&dtab.to_string()) {
+            Ok(_) => Ok(dtab),
+            Err(error) => Err(BadDtab::Shown(error.to_string())),
+        }
+    }
+
+    fn parse(request: &Request, names: &NameReader) -> Result<Dtab, BadDtab> {
         // Some clients send the header twice; the first counts.
         let header = request.header("content-type").unwrap_or_default();
         match Self::named(header) {

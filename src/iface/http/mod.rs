@@ -55,6 +55,9 @@ use crate::telemetry::ServerStats;
 /// So many one-shot requests may wait for a first value at a time.
 const WAITING: usize = 4096;
 
+/// Reading a body larger than this is not done on the runtime's own threads.
+const HEAVY_FROM: usize = 256 << 10;
+
 /// The controller. Cloning shares it.
 #[derive(Clone)]
 struct Api {
@@ -142,6 +145,7 @@ impl Api {
 
     /// The questions that have a path. Methods do not matter.
     async fn about_name(&self, route: Route<'_>, request: &Request) -> Result<Response, Response> {
+        Params::check_form(request)?;
         let (params, names, client) = (Params::of(request), &self.names, request.client);
         let path = question::path(&params, names)?;
         let interpreter = &*self.interpreter;

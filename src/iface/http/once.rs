@@ -8,7 +8,7 @@ use futures_util::FutureExt;
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
-use super::encoded::Form;
+use super::encoded::{Form, made};
 use super::prepared::{Sources, Still};
 use super::question::{Question, no_room};
 use super::{Api, json, pick};
@@ -66,11 +66,16 @@ impl Api {
                     }
                 }
             }
-            let encode = || json::bound_tree(&tree.value, &addrs);
-            return Ok(match sources {
-                Some(sources) => (self.encoded.get(Form::Tree, &versions, encode), Some(sources)),
-                None => ((encode() + "\n").into(), None),
-            });
+            let tree = tree.value;
+            let encode = move |most| json::bound_tree(&tree, &addrs, most);
+            return match sources {
+                Some(sources) => {
+                    let encoded = self.encoded.get_large(Form::Tree, &versions, encode).await;
+                    encoded.map(|bytes| (bytes, Some(sources)))
+                }
+                None => made(encode).await.map(|text| ((text + "\n").into(), None)),
+            }
+            .map_err(Response::failure);
         }
     }
 

@@ -14,10 +14,10 @@ use crate::store::{Client, Policy, Standing, Table, Watch};
 const IDLE_LOCAL: Duration = Duration::from_secs(10);
 
 /// Larger answers are made anew; that takes less than sending them.
-const MOST_BYTES: usize = 64 << 10;
+const MOST_BYTES: usize = 8 << 10;
 
 /// Longer questions are not kept.
-const MOST_TARGET: usize = 4 << 10;
+const MOST_TARGET: usize = 1 << 10;
 
 const POLICY: Policy = Policy { idle: Duration::from_secs(600), protect: Duration::from_secs(1), budget: 10_000 };
 

@@ -74,9 +74,8 @@ impl MemoryStorage {
         let seated = shelf.clone();
         let policy = Policy { budget: WATCHED, ..Policy::default() };
         let weigh = |namespace: &String| 1 + namespace.len() / 512;
-        let watched = Table::weighed("watched namespaces", policy, weigh, move |namespace, _| {
-            Seat::take(&seated, namespace)
-        });
+        let watched =
+            Table::weighed("watched namespaces", policy, weigh, move |namespace, _| Seat::take(&seated, namespace));
         Self { shelf, watched }
     }
 

@@ -4,7 +4,7 @@ mod process;
 mod wire;
 
 pub use process::{Rosterd, folder};
-pub use wire::{Chunk, Head, Wire, get, request};
+pub use wire::{Answer, Chunk, Head, Wire, get, request};
 
 use std::path::PathBuf;
 use std::time::Duration;
