@@ -69,7 +69,7 @@ mod tests {
 
     #[test]
     fn a_runtime_that_hangs_is_noticed_and_one_that_works_is_not() {
-        let tick = Duration::from_millis(5);
+        let tick = Duration::from_millis(20);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("runtime");
         let (tell, told) = mpsc::channel();
         let _watchdog = runtime.block_on(async {
