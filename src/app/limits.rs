@@ -10,7 +10,8 @@ use crate::name;
 use crate::runtime::{Connections, Limit, LimitCounts, RateLimit};
 use crate::telemetry::LimitFigures;
 
-/// Descriptors kept for files, backends and the admin server when `limits.connections` says nothing.
+/// Descriptors kept for files, backends and the admin server when `limits.connections` says nothing; at most half of
+/// what there are, since a server without connections is of no use.
 const RESERVED_DESCRIPTORS: usize = 256;
 
 /// What enforces the limits.
@@ -34,7 +35,8 @@ impl Limits {
             names,
             requests_per_second_per_client: rate,
         } = *config;
-        let connections = connections.map_or(descriptors.saturating_sub(RESERVED_DESCRIPTORS), |limit| limit as usize);
+        let connections =
+            connections.map_or(descriptors - RESERVED_DESCRIPTORS.min(descriptors / 2), |limit| limit as usize);
         let counts = LimitCounts::default();
         let mut set = vec![
             (Limit::BodyBytes, body_bytes as u64),
@@ -78,6 +80,13 @@ impl Limits {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn where_descriptors_are_few_half_of_them_are_for_connections() {
+        for (descriptors, connections) in [(64, 32), (300, 150), (512, 256), (1024, 768)] {
+            assert_eq!(Limits::new(&OwnLimits::default(), descriptors).connections.limit(), connections);
+        }
+    }
 
     #[tokio::test]
     async fn the_page_shows_each_limit_that_is_set_with_what_it_refused() {

@@ -13,6 +13,8 @@ use crate::telemetry::Traffic;
 
 /// A head that has begun must be whole after this time, a piece of a body must come within it.
 pub(super) const READ_PATIENCE: Duration = Duration::from_secs(30);
+/// A head that has begun when the server ends must be whole after this time.
+const LAST_HEAD: Duration = Duration::from_secs(1);
 /// So much is read ahead while an answer is made.
 const AHEAD: usize = 64 << 10;
 const READ_SIZE: usize = 4 << 10;
@@ -20,7 +22,7 @@ const READ_SIZE: usize = 4 << 10;
 impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Connection<IO> {
     /// Reads until a whole head is there; its length.
     pub(super) async fn read_head(&mut self, mut closing: Pin<&mut impl Future<Output = ()>>) -> Result<usize, End> {
-        let (mut scan, mut deadline) = (Scan::default(), None);
+        let (mut scan, mut began, mut ended) = (Scan::default(), None, None);
         loop {
             while let Some(b'\r' | b'\n') = self.input.first() {
                 self.input.advance(1); // blank lines before a request are allowed
@@ -31,16 +33,28 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Connection<IO> {
                 Err(bad) => return Err(self.refuse(bad).await),
             }
             self.flush().await?;
+            let over = self.server.drain.phase() >= self.server.until;
             if self.input.is_empty() {
+                if over {
+                    return Err(self.finish().await);
+                }
                 let patience = self.server.read_timeout;
                 tokio::select! {
                     biased;
-                    () = &mut closing => return Err(self.finish().await),
+                    () = &mut closing => {}
                     read = self.read(READ_SIZE, patience) => drop(read?),
                 }
             } else {
-                let deadline = *deadline.get_or_insert_with(|| Instant::now() + READ_PATIENCE);
-                timeout_at(deadline, self.read(READ_SIZE, None)).await.map_err(|_| End::TimedOut)??;
+                let mut whole_by = *began.get_or_insert_with(Instant::now) + READ_PATIENCE;
+                if over {
+                    // Half a head is no request yet: it must not hold up the end of the process.
+                    whole_by = whole_by.min(*ended.get_or_insert_with(Instant::now) + LAST_HEAD);
+                }
+                tokio::select! {
+                    biased;
+                    () = &mut closing, if !over => {}
+                    read = timeout_at(whole_by, self.read(READ_SIZE, None)) => drop(read.map_err(|_| End::TimedOut)??),
+                }
             }
         }
     }

@@ -262,6 +262,28 @@ async fn a_head_that_does_not_end_is_given_up() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn half_a_head_does_not_hold_up_the_end() {
+    for (before, after) in [("GET /a HT", ""), ("", "GET /a HT"), ("GET /a HT", "\r\n")] {
+        let mut talk = Talk::new();
+        talk.say(before).await;
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        talk.drain.enter(Phase::Close);
+        talk.client.write_all(after.as_bytes()).await.ok();
+        tokio::time::timeout(Duration::from_secs(3), talk.server).await.expect("ends").expect("no panic");
+    }
+    let mut talk = Talk::new();
+    talk.say("GET /a HT").await;
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    talk.drain.enter(Phase::Close);
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    talk.say("TP/1.1\r\n\r\n").await;
+    assert!(
+        talk.hear_all().await.starts_with("HTTP/1.1 200 OK\r\nConnection: close\r\n"),
+        "one on its way is answered"
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_idle_connection_is_kept() {
     let mut talk = Talk::new();
     tokio::time::sleep(Duration::from_secs(86_400)).await;
