@@ -1,15 +1,18 @@
 //! Logs: to stderr, as text or JSON, with levels that can be changed while the process runs.
 
 use std::collections::BTreeMap;
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::io;
 use std::panic;
 use std::str::FromStr;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use tracing::field::Field;
 use tracing::level_filters::LevelFilter;
+use tracing_subscriber::field::MakeExt;
 use tracing_subscriber::filter::Targets;
+use tracing_subscriber::fmt::format::{Writer, debug_fn};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, Registry, fmt as layer, reload};
@@ -30,6 +33,9 @@ const LOGGERS: &[&str] = &[
 
 /// More loggers than these are not given levels of their own.
 const MOST_LOGGERS: usize = 256;
+
+/// Longest name of a logger.
+const MOST_BYTES: usize = 256;
 
 /// How a log line looks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -74,7 +80,7 @@ pub fn init(format: Format, root: Level) -> Result<LogControl, tracing_subscribe
     let (filter, handle) = reload::Layer::new(Targets::new().with_default(root.0));
     let lines = layer::layer::<Registry>().with_writer(io::stderr).with_ansi(false);
     let lines = match format {
-        Format::Text => lines.boxed(),
+        Format::Text => lines.fmt_fields(debug_fn(write_field).delimited(" ")).boxed(),
         Format::Json => lines.json().flatten_event(true).boxed(),
     };
     tracing_subscriber::registry().with(lines.with_filter(filter)).try_init()?;
@@ -84,6 +90,33 @@ pub fn init(format: Format, root: Level) -> Result<LogControl, tracing_subscribe
             tracing::error!(%error, "log levels were not changed");
         }
     }))
+}
+
+/// One event is one line, whatever the texts in it are: some are what clients sent.
+fn write_field(writer: &mut Writer<'_>, field: &Field, value: &dyn fmt::Debug) -> fmt::Result {
+    let mut line = OneLine(writer);
+    match field.name() {
+        "message" => write!(line, "{value:?}"),
+        name => write!(line, "{name}={value:?}"),
+    }
+}
+
+/// Shows control characters instead of writing them.
+struct OneLine<W>(W);
+
+impl<W: fmt::Write> fmt::Write for OneLine<W> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        for part in text.split_inclusive(char::is_control) {
+            match part.chars().next_back().filter(|c| c.is_control()) {
+                Some(c) => {
+                    self.0.write_str(&part[..part.len() - c.len_utf8()])?;
+                    write!(self.0, "{}", c.escape_default())?;
+                }
+                None => self.0.write_str(part)?,
+            }
+        }
+        Ok(())
+    }
 }
 
 fn log_panic(info: &panic::PanicHookInfo<'_>) {
@@ -154,7 +187,9 @@ impl LogControl {
         if logger == "root" {
             levels.root = level;
         } else {
-            let known = !logger.is_empty() && logger.chars().all(|c| c.is_ascii_alphanumeric() || "_:".contains(c));
+            let known = !logger.is_empty()
+                && logger.len() <= MOST_BYTES
+                && logger.chars().all(|c| c.is_ascii_alphanumeric() || "_:".contains(c));
             if !known || (levels.loggers.len() >= MOST_LOGGERS && !levels.loggers.contains_key(logger)) {
                 return false;
             }
@@ -211,6 +246,14 @@ mod tests {
         let targets = applied.lock().clone().expect("applied");
         assert!(targets.would_enable("rosterd::iface::http", &tracing::Level::DEBUG));
         assert!(!targets.would_enable("rosterd::namer", &tracing::Level::INFO));
+    }
+
+    #[test]
+    fn a_text_of_a_client_cannot_begin_a_line_of_its_own() {
+        let mut shown = String::new();
+        let sent = "NOPE\r\nfake \u{1b}[31mline\n|é";
+        write!(OneLine(&mut shown), "level: {sent}").expect("memory");
+        assert_eq!(shown, "level: NOPE\\r\\nfake \\u{1b}[31mline\\n|é");
     }
 
     #[test]
