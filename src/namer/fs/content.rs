@@ -6,6 +6,9 @@ use std::net::IpAddr;
 
 use crate::name::{AddrSet, Address, Meta, meta_keys};
 
+/// So many characters of a malformed line are shown.
+const MOST_SHOWN: usize = 1_000;
+
 /// The largest file that is read, in bytes; namerd's "500 kB".
 pub(super) const MAX_LEN: u64 = 500 * 1024;
 
@@ -51,7 +54,9 @@ impl Content {
                 continue;
             }
             let Some((host, port, weight)) = split(line) else {
-                return Err(format!("malformed address: {line}"));
+                // A file without line ends is one line of up to 500 kB, which nobody wants in an answer or a log.
+                let shown: String = line.chars().take(MOST_SHOWN).collect();
+                return Err(format!("malformed address: {shown}{}", if shown.len() < line.len() { "…" } else { "" }));
             };
             let meta = metas.of(weight);
             match host.parse::<IpAddr>() {
@@ -153,6 +158,7 @@ mod tests {
 
     #[test]
     fn one_bad_line_spoils_the_file_and_is_named() {
+        assert_eq!(refused(&"é".repeat(100_000)), format!("malformed address: {}…", "é".repeat(MOST_SHOWN)));
         assert_eq!(refused("192.0.2.1 80\n  no # why\n"), "malformed address: no");
         for line in [
             "this is not an address",
