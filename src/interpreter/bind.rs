@@ -192,7 +192,8 @@ impl Binder<'_, '_, '_> {
             && !known.is_empty()
         {
             self.run.again_at(asked + TOGETHER);
-            return Reading::Pending(pending.unwrap_or_default());
+            // There is something to serve, so an alt above has no reason to pass this union over.
+            return Reading::Pending(Wait { pass_over_at: None, ..pending.unwrap_or_default() });
         }
         match (known.len(), failure, pending) {
             (0, Some(reason), _) => return Reading::Failed(reason),

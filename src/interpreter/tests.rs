@@ -20,8 +20,8 @@ use crate::store::{Cell, Evaluators, Key, Mailbox, Reading, Run, Standing};
 const FALL_THROUGH: Duration = Duration::from_secs(2);
 
 /// A namer with one presence cell and one address cell a name.
-#[derive(Default)]
 struct Fixture {
+    fall_through: Duration,
     presence: Mutex<BTreeMap<Path, Arc<Cell<bool>>>>,
     addresses: Mutex<BTreeMap<Path, Arc<Cell<Addr>>>>,
     lookups: Mutex<BTreeMap<Path, usize>>,
@@ -51,14 +51,14 @@ impl Namer for Fixture {
     fn lookup(&self, run: &mut Run<'_>, path: &Path) -> Reading<NameTree<Found>> {
         let (id, residual) = (path.take(1), path.drop(1));
         *self.lookups.lock().entry(id.clone()).or_default() += 1;
-        run.read(&self.presence(&id), ()).reading(FALL_THROUGH).map(|present| match *present {
+        run.read(&self.presence(&id), ()).reading(self.fall_through).map(|present| match *present {
             true => NameTree::Leaf(Found::Bound { id, residual }),
             false => NameTree::Neg,
         })
     }
 
     fn addresses(&self, run: &mut Run<'_>, id: &Path) -> Reading<Addr> {
-        run.read(&self.address(id), ()).reading(FALL_THROUGH).map(|addr| Addr::clone(&addr))
+        run.read(&self.address(id), ()).reading(self.fall_through).map(|addr| Addr::clone(&addr))
     }
 }
 
@@ -71,7 +71,16 @@ struct World {
 impl World {
     /// The fixture namer at `/#/t`, under `dtab`.
     fn new(dtab: &str) -> Self {
-        let fixture = Arc::new(Fixture::default());
+        Self::falling_through_after(FALL_THROUGH, dtab)
+    }
+
+    fn falling_through_after(fall_through: Duration, dtab: &str) -> Self {
+        let fixture = Arc::new(Fixture {
+            fall_through,
+            presence: Mutex::default(),
+            addresses: Mutex::default(),
+            lookups: Mutex::default(),
+        });
         let namer = ConfiguredNamer { prefix: path("/#/t"), namer: fixture.clone(), transformers: Vec::new() };
         let namers = Namers::new(vec![namer], Hosts::new(IpFamilies::default())).expect("one namer");
         let storage = Arc::new(MemoryStorage::new([("default".to_owned(), Dtab::parse(dtab).expect("dtab"))]));
@@ -250,6 +259,15 @@ async fn a_union_is_published_early_and_grows() {
     assert_eq!(now(&watch).as_deref(), Some("3*/#/t/a & 2*/#/t/b"));
     world.fixture.presence(&path("/c")).publish(false);
     assert_eq!(now(&watch).as_deref(), Some("3*/#/t/a & 2*/#/t/b"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_union_that_waits_for_a_branch_is_not_passed_over_however_soon_its_namer_falls_through() {
+    let world = World::falling_through_after(Duration::ZERO, "/svc => /#/t/a & /#/t/silent | /#/t/spare");
+    world.fixture.serve("/a", &[1]);
+    world.fixture.serve("/spare", &[2]);
+    let (tree, _) = world.bind("/svc").answer(Duration::from_secs(30)).await.expect("one branch is known");
+    assert_eq!(shown(&tree), "/#/t/a");
 }
 
 #[tokio::test(start_paused = true)]
