@@ -15,6 +15,7 @@ pub mod interpreter;
 
 pub mod http1;
 pub mod iface;
+pub mod thrift;
 
 pub mod admin;
 pub mod app;

@@ -1,0 +1,23 @@
+//! The `Namer` service of namerd in Thrift's binary protocol: messages ↔ plain values. No I/O, no async.
+//!
+//! A message is what one mux frame or one frame of plain thrift carries, without any length before it.
+
+mod ask;
+mod call;
+mod encode;
+mod read;
+pub mod result;
+
+pub use ask::{Ask, DelegateAsk, Method, NameRef, Refusal, Stamp, dtab};
+pub use call::{BadCall, Call, read_call, refuse};
+pub use encode::{exception, reply_head};
+
+/// Kinds of a TApplicationException.
+pub mod kind {
+    /// No such method.
+    pub const UNKNOWN_METHOD: i32 = 1;
+    /// The call was understood and cannot be served.
+    pub const INTERNAL_ERROR: i32 = 6;
+    /// The arguments are unreadable.
+    pub const PROTOCOL_ERROR: i32 = 7;
+}

@@ -1,0 +1,1 @@
+//! Reads the binary protocol from memory.
