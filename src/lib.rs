@@ -15,7 +15,9 @@ pub mod interpreter;
 
 pub mod http1;
 pub mod iface;
+pub mod mux;
 pub mod thrift;
+pub mod wire;
 
 pub mod admin;
 pub mod app;

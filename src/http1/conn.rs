@@ -13,13 +13,13 @@ use tokio::time::{Instant, timeout};
 
 use super::body::{BodyError, Framing};
 use super::head::{BadHead, HEADER_SLOTS};
-use super::output::Output;
 use super::receive::{Received, Room};
 use super::response::Framed;
 use super::{Body, Coding, Head, Request, Response};
 use crate::runtime::{Drain, Limit, LimitCounts, Phase, Seldom, heavy};
 use crate::store::Client;
 use crate::telemetry::{ServerStats, Traffic};
+use crate::wire::Output;
 
 /// A client must read some of an answer within this time, where the configuration says nothing.
 const WRITE_PATIENCE: Duration = Duration::from_secs(60);

@@ -10,7 +10,6 @@ mod chunked;
 mod coding;
 mod conn;
 mod head;
-mod output;
 mod params;
 mod reading;
 mod receive;

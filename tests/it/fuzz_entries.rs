@@ -8,6 +8,8 @@ mod config;
 mod dtab;
 #[path = "../../fuzz/entries/http1.rs"]
 mod http1;
+#[path = "../../fuzz/entries/mux.rs"]
+mod mux;
 #[path = "../../fuzz/entries/path.rs"]
 mod path;
 
@@ -46,6 +48,11 @@ fn no_seed_of_the_dtab_target_breaks_the_reader() {
 #[test]
 fn no_seed_of_the_http1_target_breaks_the_server() {
     over_seeds("http1", http1::run);
+}
+
+#[test]
+fn no_seed_of_the_mux_target_breaks_the_reader() {
+    over_seeds("mux", mux::run);
 }
 
 #[test]

@@ -14,7 +14,7 @@ const PIECES: usize = 8;
 
 /// Bytes that are to be written, in order. Keeps its place when writing is interrupted.
 #[derive(Debug, Default)]
-pub(super) struct Output {
+pub struct Output {
     pieces: VecDeque<Bytes>,
     tail: BytesMut,
 }
@@ -23,17 +23,17 @@ pub(super) struct Output {
 
 impl Output {
     /// Adds bytes by copying them.
-    pub(super) fn push(&mut self, bytes: &[u8]) {
+    pub fn push(&mut self, bytes: &[u8]) {
         self.tail.put_slice(bytes);
     }
 
     /// Adds text.
-    pub(super) fn print(&mut self, text: std::fmt::Arguments<'_>) {
+    pub fn print(&mut self, text: std::fmt::Arguments<'_>) {
         self.tail.write_fmt(text).expect("writing to memory cannot fail");
     }
 
     /// Adds bytes; large ones are shared.
-    pub(super) fn share(&mut self, bytes: Bytes) {
+    pub fn share(&mut self, bytes: Bytes) {
         if bytes.len() < SHARED_FROM {
             return self.push(&bytes);
         }
@@ -41,8 +41,19 @@ impl Output {
         self.pieces.push_back(bytes);
     }
 
+    /// Takes everything that waits, in one piece: for whoever wants the bytes themselves.
+    pub fn take(&mut self) -> Vec<u8> {
+        self.close_tail();
+        std::mem::take(&mut self.pieces).into_iter().flatten().collect()
+    }
+
+    /// Whether nothing waits.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// How much waits.
-    pub(super) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.tail.len() + self.pieces.iter().map(Bytes::len).sum::<usize>()
     }
 
@@ -50,7 +61,7 @@ impl Output {
     ///
     /// # Errors
     /// The client is gone.
-    pub(super) async fn write_some(&mut self, io: &mut (impl AsyncWrite + Unpin)) -> io::Result<usize> {
+    pub async fn write_some(&mut self, io: &mut (impl AsyncWrite + Unpin)) -> io::Result<usize> {
         self.close_tail();
         let mut slices = [IoSlice::new(&[]); PIECES];
         let count = self.pieces.iter().zip(&mut slices).map(|(piece, slice)| *slice = IoSlice::new(piece)).count();
@@ -77,7 +88,7 @@ impl Output {
     }
 
     /// Gives memory back, for a connection that is going to be quiet.
-    pub(super) fn shrink(&mut self) {
+    pub fn shrink(&mut self) {
         if self.len() == 0 {
             *self = Self::default();
         }
