@@ -2,9 +2,10 @@
 
 use smallvec::SmallVec;
 
-use crate::name::{Dtab, EmptyElement, Limits, NameTree, Path};
+use crate::name::{Dtab, Limits, Path};
 
-use super::kind;
+use super::explain::DelegateAsk;
+use super::read::Reader;
 
 /// The bytes by which a client says what it has seen. rosterd's own are eight; what a client sends is only compared.
 pub type Stamp = SmallVec<[u8; 8]>;
@@ -53,21 +54,8 @@ pub enum Ask {
 pub struct NameRef {
     /// What the client has seen.
     pub stamp: Stamp,
-    /// The elements in wire form, each preceded by its length in four bytes: a failure echoes them as they came.
-    pub(super) elems: Vec<u8>,
-    /// How many there are.
-    pub(super) count: u32,
-    /// The namespace.
-    pub ns: String,
-}
-
-/// The arguments of `delegate`.
-#[derive(Clone, Debug, PartialEq)]
-pub struct DelegateAsk {
-    /// Text of the request's own dtab.
-    pub dtab: String,
-    /// namerd never answers a `delegate` that carries a stamp (ThriftNamerInterface.scala:568).
-    pub stamp: Stamp,
+    /// The elements as they came, each preceded by its length in four bytes: a failure echoes them.
+    pub(super) elems: Box<[u8]>,
     /// The namespace.
     pub ns: String,
 }
@@ -89,9 +77,32 @@ pub fn dtab(text: &str, limits: &Limits) -> Result<Dtab, Refusal> {
     Dtab::parse_with(text, limits).map_err(|error| Refusal::Internal(error.to_string()))
 }
 
+/// The elements of a path in wire form.
+pub(super) fn wire_elems(elems: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut reader = Reader::new(elems);
+    std::iter::from_fn(move || reader.bytes().ok())
+}
+
+/// The path that these elements in wire form make; may be the empty one.
+///
+/// # Errors
+/// There are too many for `limits`, or one is empty.
+pub(super) fn wire_path(elems: &[u8], limits: &Limits) -> Result<Path, Refusal> {
+    let count = wire_elems(elems).count();
+    if count > limits.path_segments {
+        let most = limits.path_segments;
+        return Err(Refusal::Failure(format!("path of {count} elements is longer than {most} (limits.pathSegments)")));
+    }
+    // namerd's exception comes from the constructor of its paths, outside of what it declares.
+    Path::from_elems(wire_elems(elems)).map_err(|error| Refusal::Internal(error.to_string()))
+}
+
 // === impl Method ===
 
 impl Method {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Bind, Self::Addr, Self::Delegate, Self::Dtab];
+
     /// The name on the wire.
     pub const fn name(self) -> &'static str {
         match self {
@@ -100,6 +111,10 @@ impl Method {
             Self::Delegate => "delegate",
             Self::Dtab => "dtab",
         }
+    }
+
+    pub(super) fn named(name: &[u8]) -> Option<Self> {
+        Self::ALL.into_iter().find(|method| method.name().as_bytes() == name)
     }
 }
 
@@ -115,6 +130,14 @@ impl Ask {
             Self::Dtab { .. } => Method::Dtab,
         }
     }
+
+    /// The name that a failure echoes; only `bind` and `addr` have one.
+    pub fn name(&self) -> Option<&NameRef> {
+        match self {
+            Self::Bind { name, .. } | Self::Addr { name } => Some(name),
+            Self::Delegate(_) | Self::Dtab { .. } => None,
+        }
+    }
 }
 
 // === impl NameRef ===
@@ -125,20 +148,14 @@ impl NameRef {
     /// # Errors
     /// It has no elements, too many for `limits`, or an empty one.
     pub fn path(&self, limits: &Limits) -> Result<Path, Refusal> {
-        let _ = limits;
-        Err(Refusal::Internal(EmptyElement.to_string()))
+        if self.elems.is_empty() {
+            return Err(Refusal::Failure("empty path".to_owned()));
+        }
+        wire_path(&self.elems, limits)
     }
-}
 
-// === impl DelegateAsk ===
-
-impl DelegateAsk {
-    /// What to explain; usually one leaf.
-    ///
-    /// # Errors
-    /// The tree holds what a delegation does not accept, points to nodes that are not there, or exceeds `limits`.
-    pub fn tree(&self, limits: &Limits) -> Result<NameTree<Path>, Refusal> {
-        let _ = (limits, kind::INTERNAL_ERROR);
-        Ok(NameTree::Neg)
+    /// The elements as they came, empty ones too.
+    pub fn elems(&self) -> impl Iterator<Item = &[u8]> {
+        wire_elems(&self.elems)
     }
 }

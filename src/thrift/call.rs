@@ -2,7 +2,14 @@
 
 use bytes::{Bytes, BytesMut};
 
-use super::ask::{Ask, Method, Refusal};
+use super::ask::{Ask, Method, NameRef, Refusal};
+use super::encode::{exception, reply_head};
+use super::read::{Fault, Reader};
+use super::{arguments, kind, result};
+
+/// The high half of the first four bytes of a message in the strict form: version 1. The low byte is its kind, which
+/// namerd does not look at.
+const VERSION_1: u32 = 0x8001;
 
 /// One call.
 #[derive(Clone, Debug, PartialEq)]
@@ -19,13 +26,13 @@ pub enum BadCall {
     /// The header is unreadable or the message ends early: no thrift message can answer. In mux a dispatch error with
     /// this text, on a plain connection its end.
     Header(String),
-    /// To be answered with [`super::exception`].
+    /// To be answered with [`exception`].
     Exception {
         /// Echoed.
         name: Bytes,
         /// Echoed.
         seqid: i32,
-        /// One of [`super::kind`].
+        /// One of [`kind`].
         kind: i32,
         /// What is wrong.
         message: String,
@@ -36,21 +43,79 @@ pub enum BadCall {
         method: Method,
         /// Echoed.
         seqid: i32,
-        /// What follows [`super::reply_head`].
+        /// What follows [`reply_head`].
         body: Bytes,
     },
 }
 
-/// Reads the message of one call, in the strict form or the old one.
+/// Reads the message of one call, in the strict form or the old one. What follows the arguments is ignored.
 ///
 /// # Errors
 /// It is not a call that can be served; the error says what to answer.
 pub fn read_call(message: &[u8]) -> Result<Call, BadCall> {
-    let _ = message;
-    Err(BadCall::Header("unreadable".to_owned()))
+    let mut reader = Reader::new(message);
+    let (name, seqid) = header(&mut reader).map_err(|fault| match fault {
+        Fault::Cut => cut(),
+        Fault::Protocol(text) => BadCall::Header(format!("unreadable message header: {text}")),
+    })?;
+    let refused = |kind, message| BadCall::Exception { name: Bytes::copy_from_slice(name), seqid, kind, message };
+    let Some(method) = Method::named(name) else {
+        let message = format!("Invalid method name: '{}'", String::from_utf8_lossy(name));
+        return Err(refused(kind::UNKNOWN_METHOD, message));
+    };
+    match arguments::read(method, &mut reader) {
+        Ok(ask) => Ok(Call { seqid, ask }),
+        Err(arguments::Unusable::Unreadable(Fault::Cut)) => Err(cut()),
+        Err(arguments::Unusable::Unreadable(Fault::Protocol(text))) => Err(refused(kind::PROTOCOL_ERROR, text)),
+        Err(arguments::Unusable::Missing { what, name }) => {
+            let body = failure(method, &format!("the request has no {what}"), &name);
+            Err(BadCall::Failure { method, seqid, body })
+        }
+    }
 }
 
 /// Appends the reply, head and body, of a call that is not served.
 pub fn refuse(out: &mut BytesMut, call: &Call, refusal: &Refusal) {
-    let _ = (out, call, refusal);
+    let method = call.ask.method();
+    let name = method.name();
+    match refusal {
+        Refusal::Failure(reason) => {
+            let nameless = NameRef::default();
+            reply_head(out, name.as_bytes(), call.seqid);
+            out.extend_from_slice(&failure(method, reason, call.ask.name().unwrap_or(&nameless)));
+        }
+        Refusal::Internal(text) => {
+            let message = format!("Internal error processing {name}: '{text}'");
+            exception(out, name.as_bytes(), call.seqid, kind::INTERNAL_ERROR, &message);
+        }
+    }
+}
+
+/// The name and the sequence number.
+fn header<'m>(reader: &mut Reader<'m>) -> Result<(&'m [u8], i32), Fault> {
+    let first = reader.i32()?;
+    if let Ok(length) = usize::try_from(first) {
+        // The old form begins with the length of the name.
+        let name = reader.take(length)?;
+        reader.byte()?;
+        return Ok((name, reader.i32()?));
+    }
+    if first.cast_unsigned() >> 16 != VERSION_1 {
+        return Err(Fault::Protocol(format!("version {:#010x} is none that is known", first.cast_unsigned())));
+    }
+    let name = reader.bytes()?;
+    Ok((name, reader.i32()?))
+}
+
+fn cut() -> BadCall {
+    BadCall::Header("the message ends early".to_owned())
+}
+
+fn failure(method: Method, reason: &str, name: &NameRef) -> Bytes {
+    match method {
+        Method::Bind => result::bind_failure(reason, name),
+        Method::Addr => result::addr_failure(reason, name),
+        Method::Delegate => result::delegation_failure(reason),
+        Method::Dtab => result::dtab_failure(reason),
+    }
 }

@@ -2,15 +2,19 @@
 //!
 //! A message is what one mux frame or one frame of plain thrift carries, without any length before it.
 
+mod arguments;
 mod ask;
 mod call;
 mod encode;
+mod explain;
+mod nodes;
 mod read;
 pub mod result;
 
-pub use ask::{Ask, DelegateAsk, Method, NameRef, Refusal, Stamp, dtab};
+pub use ask::{Ask, Method, NameRef, Refusal, Stamp, dtab};
 pub use call::{BadCall, Call, read_call, refuse};
 pub use encode::{exception, reply_head};
+pub use explain::DelegateAsk;
 
 /// Kinds of a TApplicationException.
 pub mod kind {
