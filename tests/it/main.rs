@@ -1,5 +1,6 @@
 //! Stories a user would tell, one module each.
 
+mod backends;
 mod bounds;
 mod cases;
 mod coming_and_going;

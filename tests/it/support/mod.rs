@@ -1,8 +1,11 @@
 //! What stories about a running rosterd share: the process itself, and a client that shows bytes as they are on the wire.
 
+mod backends;
+mod consul;
 mod process;
 mod wire;
 
+pub use consul::{Agent, Consul, unique};
 pub use process::{Rosterd, folder};
 pub use wire::{Answer, Chunk, Head, Wire, get, request};
 

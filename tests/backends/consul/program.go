@@ -1,0 +1,6 @@
+//go:build never
+
+// Names the program that ../build makes, so that go.mod and go.sum cover all that goes into it.
+package program
+
+import _ "github.com/hashicorp/consul"

@@ -1,0 +1,46 @@
+# Sourced by ../backend: Consul agents. Ports, from the first of the block: 0-2 HTTP of the server, its client agent, the one with
+# ACLs; 3 that of dc2; from 4 on three for each agent, server and gossip.
+
+consul_management=root-token
+
+env_consul() {
+    echo "CONSUL=127.0.0.1:$port"
+    echo "CONSUL_CLIENT=127.0.0.1:$((port + 1))"
+    echo "CONSUL_ACL=127.0.0.1:$((port + 2))"
+    echo "CONSUL_ACL_TOKEN=$consul_management"
+    echo "CONSUL_DC2=127.0.0.1:$((port + 3))"
+}
+
+# consul_agent NAME PLACE DATACENTER OPTION...: PLACE is that of its ports.
+# Not `-dev`: that keeps nothing, and prints JSON with spaces and newlines. Unused ports are switched off, or two agents collide.
+# A single server elects itself after 2 s with this multiplier, after 10 without.
+consul_agent() {
+    local name=$1 place=$2 dc=$3 program data
+    local http=$((port + place)) server=$((port + 4 + place * 3))
+    shift 3
+    program=$(find_program consul) || die "consul $(version_of consul) is not there; make it with tests/backends/build consul, or set ROSTERD_BACKENDS to a folder that has it"
+    data=$(folder "$name")/data
+    spawn "$name" "$program" agent -node "$name" -datacenter "$dc" -bind 127.0.0.1 -client 127.0.0.1 -log-level warn -data-dir "$data" \
+        -hcl 'disable_update_check = true' -hcl 'leave_on_terminate = false' -hcl 'performance { raft_multiplier = 1 }' \
+        -hcl "ports { http = $http, server = $server, serf_lan = $((server + 1)), serf_wan = $((server + 2)) }" \
+        -hcl 'ports { https = -1, dns = -1, grpc = -1, grpc_tls = -1 }' "$@"
+    # /v1/status/leader answers earlier, when the agent's own node is not in the catalog yet.
+    wait_for "$name" 30 says_hello "$http" /v1/catalog/service/consul '[{"' "X-Consul-Token: $consul_management"
+}
+
+start_consul() { consul_agent consul 0 dc1 -server -bootstrap-expect 1; }
+
+start_consul_client() {
+    consul_agent consul-client 1 dc1 -hcl 'retry_interval = "1s"' -retry-join "127.0.0.1:$((port + 5))"
+}
+
+start_consul_acl() {
+    consul_agent consul-acl 2 dc1 -server -bootstrap-expect 1 -hcl "acl {
+        enabled = true, default_policy = \"deny\"
+        tokens { initial_management = \"$consul_management\", agent = \"$consul_management\" }
+    }"
+}
+
+start_consul_dc2() {
+    consul_agent consul-dc2 3 dc2 -server -bootstrap-expect 1 -hcl 'retry_interval_wan = "1s"' -retry-join-wan "127.0.0.1:$((port + 6))"
+}
