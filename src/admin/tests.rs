@@ -75,6 +75,7 @@ impl Running {
             key: "admin".to_owned(),
             address: SocketAddr::from(([127, 0, 0, 1], 0)),
             options: SocketOptions::default(),
+            tls: None,
         };
         let listener = Listener::bind(endpoint).expect("free port");
         let (address, drain) = (listener.address(), Drain::new());

@@ -118,5 +118,5 @@ async fn serve(config: Config, logs: LogControl, process: Process) -> Result<boo
 fn admin_endpoint(config: &Config) -> Endpoint {
     let admin = &config.admin;
     let options = admin.socket_options.clone();
-    Endpoint { what: "http".to_owned(), key: "admin".to_owned(), address: admin.address, options }
+    Endpoint { what: "http".to_owned(), key: "admin".to_owned(), address: admin.address, options, tls: None }
 }

@@ -16,7 +16,7 @@ use super::head::{BadHead, HEADER_SLOTS};
 use super::receive::{Received, Room};
 use super::response::Framed;
 use super::{Body, Coding, Head, Request, Response};
-use crate::runtime::{Drain, Limit, LimitCounts, Phase, Seldom, heavy};
+use crate::runtime::{Drain, Limit, LimitCounts, Phase, Seldom, guess, heavy};
 use crate::store::Client;
 use crate::telemetry::{ServerStats, Traffic};
 use crate::wire::Output;
@@ -87,6 +87,8 @@ pub(super) struct Connection<IO> {
     pub(super) server: Arc<Server>,
     pub(super) input: BytesMut,
     pub(super) output: Output,
+    /// Was something written since the last flush? TLS keeps what the socket does not take at once.
+    unflushed: bool,
     traffic: Traffic,
     peer: SocketAddr,
 }
@@ -115,7 +117,7 @@ where
 {
     let (began, _connected) = (Instant::now(), server.stats.connected());
     let (input, output, traffic) = (BytesMut::new(), Output::default(), Traffic::default());
-    let mut connection = Connection { io, server: server.clone(), input, output, traffic, peer };
+    let mut connection = Connection { io, server: server.clone(), input, output, unflushed: false, traffic, peer };
     let end = connection.run(&*service).await;
     tracing::debug!(%peer, ?end, requests = connection.traffic.requests, "connection ended");
     server.stats.closed(began.elapsed(), connection.traffic);
@@ -323,8 +325,13 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Connection<IO> {
 
     /// Writes everything that waits; the client must read some of it within `patience`. Cancel safe.
     pub(super) async fn flush_within(&mut self, patience: Option<Duration>) -> Result<(), End> {
-        while self.output.len() > 0 {
-            let write = self.output.write_some(&mut self.io);
+        while self.output.len() > 0 || self.unflushed {
+            let write = async {
+                match self.output.len() {
+                    0 => self.io.flush().await.map(|()| 0),
+                    _ => self.output.write_some(&mut self.io).await,
+                }
+            };
             let written = match patience {
                 None => write.await,
                 Some(patience) => match timeout(patience, write).await {
@@ -336,6 +343,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Connection<IO> {
                 },
             };
             let sent = written.map_err(|error| End::Gone(Some(error)))?;
+            self.unflushed = sent > 0;
             self.moved(Traffic { sent: sent as u64, ..Traffic::default() });
         }
         Ok(())
@@ -355,14 +363,4 @@ async fn encode(coding: Coding, body: Bytes) -> Bytes {
     }
     let plain = body.clone();
     heavy(move || coding.encode(body)).await.unwrap_or(plain)
-}
-
-/// What a client that does not speak HTTP/1.1 probably speaks.
-fn guess(input: &[u8]) -> &'static str {
-    match input {
-        [0x16, 0x03, ..] => "TLS",
-        [b'P', b'R', b'I', b' ', ..] => "HTTP/2 (gRPC)",
-        [0, 0, ..] => "thrift or ThriftMux",
-        _ => "something else",
-    }
 }

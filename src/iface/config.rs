@@ -66,6 +66,7 @@ impl InterfaceBlock {
             key: format!("interfaces[{place}]"),
             address: self.address,
             options: self.socket_options.clone(),
+            tls: None,
         }
     }
 

@@ -10,9 +10,10 @@ use rustix::io::Errno;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
 
 use super::descriptors::Spare;
-use super::{Listener, Seldom};
+use super::{Conn, Listener, Seldom};
 use crate::config::SocketOptions;
 
 /// A silent connection is probed after this time, since a router never notices that its peer is gone.
@@ -92,14 +93,16 @@ impl Drop for Counted {
 }
 
 /// Accepts until `stop`, then closes the listener and waits for the connections that are left. Each connection is a
-/// task running `serve`; dropping the returned future ends them all.
+/// task, which makes the TLS handshake if the listener has TLS and then runs `serve`; dropping the returned future ends
+/// them all.
 pub async fn accept<S, F>(listener: Listener, connections: Arc<Connections>, stop: impl Future<Output = ()>, serve: S)
 where
-    S: Fn(TcpStream, SocketAddr) -> F,
+    S: Fn(Conn, SocketAddr) -> F + Clone + Send + 'static,
     F: Future<Output = ()> + Send + 'static,
 {
     let mut tasks = JoinSet::new();
     let mut spare = Spare::new();
+    let ending = CancellationToken::new();
     let mut stop = std::pin::pin!(stop);
     loop {
         tokio::select! {
@@ -112,10 +115,17 @@ where
                         if let Err(error) = prepare(&stream, &listener.options) {
                             tracing::debug!(%peer, %error, "socket options were not set");
                         }
-                        let connection = serve(stream, peer);
+                        let (serve, tls, ending) = (serve.clone(), listener.tls.clone(), ending.clone());
                         tasks.spawn(async move {
                             let _counted = counted;
-                            connection.await;
+                            let conn = match tls {
+                                None => Some(Conn::Plain(stream)),
+                                // In a box: the connection may live for days, and the handshake's state is large.
+                                Some(tls) => Box::pin(tls.handshake(stream, peer, &ending)).await,
+                            };
+                            if let Some(conn) = conn {
+                                serve(conn, peer).await;
+                            }
                         });
                     }
                     None => {
@@ -134,6 +144,7 @@ where
         }
     }
     drop(listener);
+    ending.cancel();
     while tasks.join_next().await.is_some() {}
 }
 
@@ -184,11 +195,12 @@ mod tests {
             key: "test".to_owned(),
             address: SocketAddr::from(([127, 0, 0, 1], 0)),
             options: SocketOptions::default(),
+            tls: None,
         })
         .expect("free port")
     }
 
-    async fn echo(mut stream: TcpStream, _: SocketAddr) {
+    async fn echo(mut stream: Conn, _: SocketAddr) {
         let mut byte = [0];
         while matches!(stream.read(&mut byte).await, Ok(1)) {
             stream.write_all(&byte).await.expect("echo");

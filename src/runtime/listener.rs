@@ -2,10 +2,12 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::TcpListener;
 
+use super::tls;
 use crate::config::SocketOptions;
 
 /// The length of the queue of connections that wait to be accepted, where the configuration gives none.
@@ -22,6 +24,8 @@ pub struct Endpoint {
     pub address: SocketAddr,
     /// `socketOptions` of the block.
     pub options: SocketOptions,
+    /// `tls` of the block; none = plain text.
+    pub tls: Option<Arc<tls::Server>>,
 }
 
 /// A bound socket that does not accept yet: clients that connect wait in its queue.
@@ -29,6 +33,7 @@ pub struct Endpoint {
 pub struct Listener {
     pub(super) socket: TcpListener,
     pub(super) options: SocketOptions,
+    pub(super) tls: Option<Arc<tls::Server>>,
     what: String,
     address: SocketAddr,
 }
@@ -105,9 +110,9 @@ impl Listener {
     /// # Errors
     /// [`BindError`]
     pub fn bind(endpoint: Endpoint) -> Result<Self, BindError> {
-        let Endpoint { what, key, address, options } = endpoint;
+        let Endpoint { what, key, address, options, tls } = endpoint;
         match open(address, &options) {
-            Ok((socket, address)) => Ok(Self { socket, options, what, address }),
+            Ok((socket, address)) => Ok(Self { socket, options, tls, what, address }),
             Err(source) => Err(match source.kind() {
                 io::ErrorKind::AddrInUse => BindError::InUse { what, key, address },
                 io::ErrorKind::PermissionDenied => BindError::Denied { what, key, address },
@@ -158,7 +163,8 @@ mod tests {
     use super::*;
 
     fn endpoint(what: &str, address: SocketAddr) -> Endpoint {
-        Endpoint { what: what.to_owned(), key: "admin".to_owned(), address, options: SocketOptions::default() }
+        let options = SocketOptions::default();
+        Endpoint { what: what.to_owned(), key: "admin".to_owned(), address, options, tls: None }
     }
 
     #[tokio::test]

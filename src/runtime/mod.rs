@@ -1,10 +1,12 @@
-//! The process and its sockets: listeners, connection limits, readiness, drain, signals, logs, and a place for heavy
+//! The process and its sockets: listeners, TLS, connection limits, readiness, drain, signals, logs, and a place for heavy
 //! work. Knows no protocol and no backend.
 
 mod accept;
 mod backoff;
+mod conn;
 mod descriptors;
 mod drain;
+mod foreign;
 mod heavy;
 mod limits;
 mod listener;
@@ -14,12 +16,15 @@ mod readiness;
 mod seldom;
 mod shutdown;
 mod signals;
+pub mod tls;
 mod watchdog;
 
 pub use accept::{Connections, Refusals, accept};
 pub use backoff::Backoff;
+pub use conn::Conn;
 pub use descriptors::raise_descriptor_limit;
 pub use drain::{Drain, Hold, Phase};
+pub use foreign::guess;
 pub use heavy::heavy;
 pub use limits::{Limit, LimitCounts};
 pub use listener::{BindError, Endpoint, Listener, bind_all};

@@ -85,8 +85,8 @@ pub fn serve(core: &Core, kind: &'static str, listener: Listener) -> Serving {
     let (connections, drain) = (core.connections.clone(), core.drain.clone());
     Box::pin(async move {
         let stop = drain.reached(Phase::Close);
-        runtime::accept(listener, connections, stop, |stream, peer| {
-            http1::serve(stream, peer, api.clone(), server.clone())
+        runtime::accept(listener, connections, stop, move |conn, peer| {
+            http1::serve(conn, peer, api.clone(), server.clone())
         })
         .await;
     })

@@ -113,6 +113,7 @@ impl World {
             key: "test".to_owned(),
             address: SocketAddr::from(([127, 0, 0, 1], 0)),
             options: SocketOptions::default(),
+            tls: None,
         })
         .expect("free port");
         let address = listener.address();
