@@ -87,8 +87,6 @@ pub(super) struct Connection<IO> {
     pub(super) server: Arc<Server>,
     pub(super) input: BytesMut,
     pub(super) output: Output,
-    /// Was something written since the last flush? TLS keeps what the socket does not take at once.
-    unflushed: bool,
     traffic: Traffic,
     peer: SocketAddr,
 }
@@ -117,7 +115,7 @@ where
 {
     let (began, _connected) = (Instant::now(), server.stats.connected());
     let (input, output, traffic) = (BytesMut::new(), Output::default(), Traffic::default());
-    let mut connection = Connection { io, server: server.clone(), input, output, unflushed: false, traffic, peer };
+    let mut connection = Connection { io, server: server.clone(), input, output, traffic, peer };
     let end = connection.run(&*service).await;
     tracing::debug!(%peer, ?end, requests = connection.traffic.requests, "connection ended");
     server.stats.closed(began.elapsed(), connection.traffic);
@@ -325,13 +323,8 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Connection<IO> {
 
     /// Writes everything that waits; the client must read some of it within `patience`. Cancel safe.
     pub(super) async fn flush_within(&mut self, patience: Option<Duration>) -> Result<(), End> {
-        while self.output.len() > 0 || self.unflushed {
-            let write = async {
-                match self.output.len() {
-                    0 => self.io.flush().await.map(|()| 0),
-                    _ => self.output.write_some(&mut self.io).await,
-                }
-            };
+        while !self.output.is_sent() {
+            let write = self.output.write_some(&mut self.io);
             let written = match patience {
                 None => write.await,
                 Some(patience) => match timeout(patience, write).await {
@@ -343,7 +336,6 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Connection<IO> {
                 },
             };
             let sent = written.map_err(|error| End::Gone(Some(error)))?;
-            self.unflushed = sent > 0;
             self.moved(Traffic { sent: sent as u64, ..Traffic::default() });
         }
         Ok(())

@@ -17,6 +17,8 @@ const PIECES: usize = 8;
 pub struct Output {
     pieces: VecDeque<Bytes>,
     tail: BytesMut,
+    /// Was something written since the last flush? TLS keeps what the socket does not take at once.
+    unflushed: bool,
 }
 
 // === impl Output ===
@@ -57,18 +59,30 @@ impl Output {
         self.tail.len() + self.pieces.iter().map(Bytes::len).sum::<usize>()
     }
 
-    /// Writes some of what waits; the number of bytes. Cancel safe.
+    /// Whether everything is on its way: nothing waits, neither here nor in what it was written to.
+    pub fn is_sent(&self) -> bool {
+        self.is_empty() && !self.unflushed
+    }
+
+    /// Writes some of what waits, and flushes when nothing does; the number of bytes written. To be repeated until
+    /// [`Output::is_sent`]. Cancel safe.
     ///
     /// # Errors
     /// The client is gone.
     pub async fn write_some(&mut self, io: &mut (impl AsyncWrite + Unpin)) -> io::Result<usize> {
+        if self.is_empty() {
+            io.flush().await?;
+            self.unflushed = false;
+            return Ok(0);
+        }
         self.close_tail();
         let mut slices = [IoSlice::new(&[]); PIECES];
         let count = self.pieces.iter().zip(&mut slices).map(|(piece, slice)| *slice = IoSlice::new(piece)).count();
         let mut written = io.write_vectored(&slices[..count]).await?;
-        if written == 0 && count > 0 {
+        if written == 0 {
             return Err(io::ErrorKind::WriteZero.into());
         }
+        self.unflushed = true;
         let all = written;
         while let Some(piece) = self.pieces.front_mut().filter(|_| written > 0) {
             let taken = piece.len().min(written);
@@ -89,7 +103,7 @@ impl Output {
 
     /// Gives memory back, for a connection that is going to be quiet.
     pub fn shrink(&mut self) {
-        if self.len() == 0 {
+        if self.is_sent() {
             *self = Self::default();
         }
     }
@@ -97,6 +111,8 @@ impl Output {
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::BufWriter;
+
     use super::*;
 
     #[tokio::test]
@@ -114,9 +130,23 @@ mod tests {
             tokio::io::AsyncReadExt::read_exact(&mut far, &mut got).await.expect("all of it");
             got
         });
-        while output.len() > 0 {
-            assert!(output.write_some(&mut near).await.expect("open") > 0);
+        while !output.is_sent() {
+            output.write_some(&mut near).await.expect("open");
         }
         assert_eq!(reader.await.expect("read"), [b"a", &large[..], b"7z"].concat());
+    }
+
+    #[tokio::test]
+    async fn what_the_transport_holds_back_is_flushed() {
+        let (near, mut far) = tokio::io::duplex(1000);
+        let mut holding_back = BufWriter::new(near);
+        let mut output = Output::default();
+        output.push(b"abc");
+        while !output.is_sent() {
+            output.write_some(&mut holding_back).await.expect("open");
+        }
+        let mut got = [0; 3];
+        tokio::io::AsyncReadExt::read_exact(&mut far, &mut got).await.expect("all of it");
+        assert_eq!(&got, b"abc");
     }
 }
