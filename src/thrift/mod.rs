@@ -10,11 +10,15 @@ mod explain;
 mod nodes;
 mod read;
 pub mod result;
+#[cfg(test)]
+mod tests;
+mod upgrade;
 
 pub use ask::{Ask, Method, NameRef, Refusal, Stamp, dtab};
 pub use call::{BadCall, Call, read_call, refuse};
 pub use encode::{exception, reply_head};
 pub use explain::DelegateAsk;
+pub use upgrade::{EMPTY_STRUCT, UPGRADE, after_request_header};
 
 /// Kinds of a TApplicationException.
 pub mod kind {

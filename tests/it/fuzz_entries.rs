@@ -12,6 +12,8 @@ mod http1;
 mod mux;
 #[path = "../../fuzz/entries/path.rs"]
 mod path;
+#[path = "../../fuzz/entries/thrift_call.rs"]
+mod thrift_call;
 
 /// Runs an entry over all seeds of its target, and over each with its end cut off or one byte replaced, which are the
 /// mistakes a parser meets first.
@@ -58,4 +60,9 @@ fn no_seed_of_the_mux_target_breaks_the_reader() {
 #[test]
 fn no_seed_of_the_path_target_breaks_the_reader() {
     over_seeds("path", path::run);
+}
+
+#[test]
+fn no_seed_of_the_thrift_call_target_breaks_the_reader() {
+    over_seeds("thrift_call", thrift_call::run);
 }
