@@ -7,6 +7,8 @@ pub mod name;
 
 pub mod store;
 
+pub mod consul;
+
 pub mod namer;
 pub mod storage;
 pub mod transformer;

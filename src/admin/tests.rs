@@ -51,7 +51,8 @@ impl Running {
         let setup = MetricsSetup::new(Legacy::default());
         let legacy = setup.legacy.clone();
         let stats = ServerStats::new(legacy.scope("adminhttp"));
-        let parts = Parts::build(&Config::load("f", CONFIG, None).expect("valid").0).expect("built");
+        let parts =
+            Parts::build(&Config::load("f", CONFIG, None).expect("valid").0, &Legacy::default()).expect("built");
         let mut state = AdminState {
             readiness: Readiness::new(),
             logs: LogControl::new(Level::INFO, |_| {}),

@@ -5,6 +5,7 @@ use std::time::SystemTime;
 
 use super::Parts;
 use super::limits::Limits;
+use crate::consul::ConsulMetrics;
 use crate::runtime::{Connections, Readiness};
 use crate::store::Staleness;
 use crate::telemetry::{ConnectionCounts, Evaluations, MetricsSetup, ReadinessState, StaleValues, Tables};
@@ -25,6 +26,7 @@ pub(super) fn register(
     let interfaces = limits.connections.clone();
     let connections = ConnectionCounts::default().with("interfaces", interfaces).with("admin", admin.clone());
     metrics.own.register_collector(Box::new(tables));
+    ConsulMetrics::register(&parts.agents, &mut metrics.own);
     metrics.own.register_collector(Box::new(Evaluations(parts.evaluators.clone())));
     metrics.own.register_collector(Box::new(ReadinessState(readiness.clone())));
     metrics.own.register_collector(Box::new(limits.figures()));

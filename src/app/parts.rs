@@ -4,11 +4,13 @@ use std::sync::Arc;
 use std::thread::available_parallelism;
 
 use super::Config;
+use crate::consul::Agents;
 use crate::interpreter::{ConfiguredNamer, Local, Namers, Settings};
 use crate::namer::NamerParts;
 use crate::namer::hosts::Hosts;
-use crate::storage::Storage;
+use crate::storage::{Storage, StorageParts};
 use crate::store::Evaluators;
+use crate::telemetry::Legacy;
 
 /// What interfaces are served from.
 pub struct Parts {
@@ -18,16 +20,20 @@ pub struct Parts {
     pub interpreter: Local,
     /// What keeps its answers current.
     pub evaluators: Evaluators,
+    /// The Consul agents that storage and namers ask.
+    pub agents: Agents,
 }
 
 impl Parts {
-    /// Builds the parts. Must be called within a runtime.
+    /// Builds the parts, whose metrics under namerd's names are in `legacy`. Must be called within a runtime.
     ///
     /// # Errors
     /// One line: which block cannot be built, and why.
-    pub fn build(config: &Config) -> Result<Self, String> {
-        let storage =
-            config.storage.config.build().map_err(|problem| format!("storage {}: {problem}", config.storage.kind))?;
+    pub fn build(config: &Config, legacy: &Legacy) -> Result<Self, String> {
+        let agents = Agents::new();
+        let parts = StorageParts { agents: agents.clone() };
+        let storage = config.storage.config.build(&parts);
+        let storage = storage.map_err(|problem| format!("storage {}: {problem}", config.storage.kind))?;
         let hosts = Hosts::new(config.own.ip_families);
         let mut namers = Vec::with_capacity(config.namers.len());
         for block in &config.namers {
@@ -36,6 +42,8 @@ impl Parts {
                 prefix: block.prefix.clone(),
                 fall_through_after: block.fall_through_after,
                 hosts: hosts.clone(),
+                agents: agents.clone(),
+                scope: legacy.scope("namer").scope(block.prefix.to_string().trim_start_matches('/')),
             };
             let namer = block.config.build(&parts).map_err(named)?;
             let transformers = block.transformers.iter().map(|transformer| {
@@ -48,6 +56,6 @@ impl Parts {
         let evaluators = Evaluators::start(available_parallelism().map_or(1, usize::from));
         let namers = Namers::new(namers, hosts)?;
         let interpreter = Local::new(storage.clone(), namers, evaluators.clone(), Settings::default());
-        Ok(Self { storage, interpreter, evaluators })
+        Ok(Self { storage, interpreter, evaluators, agents })
     }
 }

@@ -48,7 +48,8 @@ async fn serve(config: Config, logs: LogControl, process: Process) -> Result<boo
     let admin_listener = listeners.next().ok_or("no listener for the admin server")?;
     let readiness = Readiness::new();
     let started = readiness.pending("start");
-    let parts = Parts::build(&config)?;
+    let legacy = Legacy::default();
+    let parts = Parts::build(&config, &legacy)?;
     let Config { admin, storage, namers: _, interfaces, telemetry, own, shown } = config;
 
     let drain = Drain::new();
@@ -61,7 +62,6 @@ async fn serve(config: Config, logs: LogControl, process: Process) -> Result<boo
 
     let limits = Limits::new(&own.limits, descriptors);
     let admin_connections = Connections::new(admin::MOST_CONNECTIONS);
-    let legacy = Legacy::default();
     let mut metrics = MetricsSetup::new(legacy.clone());
     process.register(&mut metrics);
     register(&mut metrics, &parts, &readiness, &limits, &admin_connections);

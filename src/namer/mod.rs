@@ -5,15 +5,16 @@ pub mod fs;
 pub mod hosts;
 pub mod rewrite;
 pub mod system;
-pub mod var_state;
 
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::consul::Agents;
 use crate::name::{Addr, NameTree, Path};
 use crate::store::{Reading, Run, Staleness};
+use crate::telemetry::Scope;
 
 pub use config::{KINDS, NamerBlock, OWN_KEYS, check_overlaps, own_prefix};
 use hosts::Hosts;
@@ -86,4 +87,8 @@ pub struct NamerParts {
     pub fall_through_after: Duration,
     /// Looks up host names; shared by everything in the process.
     pub hosts: Hosts,
+    /// The Consul agents of the process.
+    pub agents: Agents,
+    /// Where its metrics are in namerd's tree: `namer/#/…`.
+    pub scope: Scope,
 }

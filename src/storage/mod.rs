@@ -7,6 +7,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 
+use crate::consul::Agents;
 use crate::name::{Dtab, IndexedDtab};
 use crate::store::{Client, OverBudget, Watch};
 
@@ -111,7 +112,14 @@ pub trait StorageConfig: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     /// One line that names the key and the remedy, for what only shows at start.
-    fn build(&self) -> Result<Arc<dyn Storage>, String>;
+    fn build(&self, parts: &StorageParts) -> Result<Arc<dyn Storage>, String>;
+}
+
+/// What a storage is built from besides its own keys.
+#[derive(Clone, Debug)]
+pub struct StorageParts {
+    /// The Consul agents of the process.
+    pub agents: Agents,
 }
 
 // === impl VersionedDtab ===

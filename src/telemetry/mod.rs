@@ -40,6 +40,7 @@ mod legacy;
 mod metrics;
 mod process;
 mod server;
+mod var_state;
 
 pub use collect::{ConnectionCounts, Evaluations, LimitFigures, ReadinessState, StaleValues, Tables};
 pub use config::{KINDS, PrometheusConfig, TelemeterBlock, TelemeterConfig};
@@ -47,3 +48,4 @@ pub use legacy::{Counter, Histogram, JsonQuery, Legacy, Level, LevelGuard, NoSuc
 pub use metrics::{Metrics, MetricsSetup, OWN_CONTENT_TYPE};
 pub use process::Process;
 pub use server::{ServerStats, Traffic};
+pub use var_state::VarState;

@@ -1,4 +1,8 @@
-//! How numbers and times are read and written. Needs nothing else.
+//! How numbers, times, parts of URLs and causes of errors are read and written. Needs nothing else.
 
 pub mod calendar;
+mod cause;
 pub mod java;
+pub mod url;
+
+pub use cause::root_cause;

@@ -1,7 +1,5 @@
 //! Why a server gave no usable answer.
 
-use std::error::Error;
-
 use http::StatusCode;
 
 /// Bytes of a refusal's text that are shown.
@@ -105,13 +103,4 @@ fn reason(text: &str) -> String {
         return " and a web page; is this the right port?".to_owned();
     }
     format!(": {}", &text[..text.floor_char_boundary(SHOWN)])
-}
-
-/// The innermost cause, which is what the system said.
-pub(super) fn root_cause(error: &dyn Error) -> String {
-    let mut cause = error;
-    while let Some(source) = cause.source() {
-        cause = source;
-    }
-    cause.to_string()
 }

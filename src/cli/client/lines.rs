@@ -3,7 +3,7 @@
 use bytes::{Bytes, BytesMut};
 
 use super::LARGEST;
-use super::error::root_cause;
+use crate::text::root_cause;
 
 /// Values of a watch, one a line.
 #[derive(Debug)]

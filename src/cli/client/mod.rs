@@ -12,10 +12,11 @@ use http::{Method, StatusCode};
 use serde::de::DeserializeOwned;
 
 pub(super) use error::ClientError;
-use error::root_cause;
 pub(super) use follow::{Follow, News};
 use lines::Lines;
 pub(super) use url::Target;
+
+use crate::text::root_cause;
 
 const CONNECT: Duration = Duration::from_secs(5);
 /// Between probes of a silent watch, so that a vanished server is noticed.

@@ -2,7 +2,9 @@
 
 use std::fmt;
 
-use percent_encoding::{AsciiSet, CONTROLS, NON_ALPHANUMERIC, utf8_percent_encode};
+use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
+
+use crate::text::url::component;
 
 /// What cannot stand in the path of a request. Everything else of a namespace is sent as it is, `%` included: the
 /// server takes what it receives for the name, undecoded, and lists it in this form.
@@ -21,9 +23,6 @@ const NAMESPACE: &AsciiSet = &CONTROLS
     .add(b'{')
     .add(b'|')
     .add(b'}');
-
-/// Values of parameters: everything but what never needs escaping. `;` would end the value.
-const VALUE: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// A path with parameters, ready to be sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,7 +48,7 @@ impl Target {
         let mark = if self.has_query { '&' } else { '?' };
         self.text.extend([mark]);
         self.text.push_str(name);
-        self.text.extend(["=", &utf8_percent_encode(value, VALUE).to_string()]);
+        self.text.extend(["=", &component(value).to_string()]);
         self.has_query = true;
         self
     }

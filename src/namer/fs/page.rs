@@ -7,8 +7,8 @@ use serde_json::{Map, Value};
 
 use super::desk::{Desk, Log, What};
 use crate::name::Path as Name;
-use crate::namer::var_state::VarState;
 use crate::store::{Cell, Standing, State};
+use crate::telemetry::VarState;
 use crate::text::calendar;
 
 /// How many names the page shows.

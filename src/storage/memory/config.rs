@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::MemoryStorage;
 use crate::config::Fields;
 use crate::name::Dtab;
-use crate::storage::{Storage, StorageConfig};
+use crate::storage::{Storage, StorageConfig, StorageParts};
 
 /// The `io.l5d.inMemory` storage: dtabs in the memory of the process.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -24,7 +24,7 @@ impl MemoryConfig {
 }
 
 impl StorageConfig for MemoryConfig {
-    fn build(&self) -> Result<Arc<dyn Storage>, String> {
+    fn build(&self, _parts: &StorageParts) -> Result<Arc<dyn Storage>, String> {
         Ok(Arc::new(MemoryStorage::new(self.namespaces.clone())))
     }
 }

@@ -15,8 +15,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use super::*;
+use crate::consul::Agents;
 use crate::namer::hosts::{Answer, Resolve, Unresolved};
 use crate::store::{Client, Derived, Evaluators, Formula, Key, Mailbox, Observer, Watch};
+use crate::telemetry::Legacy;
 
 /// A directory of its own, removed at the end.
 struct Disco(PathBuf);
@@ -132,6 +134,8 @@ impl Router {
             prefix: path("/#/io.l5d.fs"),
             fall_through_after: Duration::from_secs(2),
             hosts: Hosts::with_resolver(Arc::new(FakeDns)),
+            agents: Agents::new(),
+            scope: Legacy::default().scope("namer"),
         };
         let namer = Arc::new(FsNamer::with_settings(root.to_owned(), &parts, settings));
         Self { namer, evaluators: Evaluators::start(1) }

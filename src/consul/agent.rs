@@ -1,0 +1,167 @@
+//! Agents: where requests go, and what all who ask one agent share.
+
+use std::fmt;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::runtime::Handle;
+use tokio::time::Instant;
+
+use super::metrics::ConsulMetrics;
+use super::transport::{Address, Http, Transport};
+use super::turns::Turns;
+use super::{Answer, ConsulError, Request};
+use crate::config::Secret;
+
+/// How many polls may be open at one agent unless the configuration says otherwise: a stock agent grants a client 200
+/// connections.
+pub const MOST_POLLS: usize = 150;
+
+/// One Consul agent as one part of the program asks it. Cloning shares it.
+#[derive(Clone)]
+pub struct Agent {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    name: String,
+    transport: Box<dyn Transport>,
+    turns: Arc<Turns>,
+    metrics: ConsulMetrics,
+    runtime: Handle,
+}
+
+/// How to reach an agent, and as whom.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AgentConfig {
+    /// Where it listens.
+    pub address: Address,
+    /// `token`: sent as `X-Consul-Token`.
+    pub token: Option<Secret>,
+    /// `maxPolls`: how many polls may be open at this address at once, over all that is asked there.
+    pub max_polls: usize,
+}
+
+/// The agents of the process: those with one address share its places. Cloning shares them.
+#[derive(Clone)]
+pub struct Agents {
+    turns: Arc<Mutex<Vec<(Address, Weak<Turns>)>>>,
+    metrics: ConsulMetrics,
+    runtime: Handle,
+}
+
+/// What metrics show of an agent.
+#[derive(Clone, Debug)]
+pub struct AgentFigures {
+    /// `host:port`
+    pub agent: String,
+    /// Names, keys and lists that are watched there.
+    pub watches: usize,
+    /// Polls that are open now.
+    pub open: usize,
+    /// Polls that may be.
+    pub limit: usize,
+    /// Time since the last good answer of the watch that has gone without for longest.
+    pub oldest: Duration,
+}
+
+// === impl Agents ===
+
+impl Agents {
+    /// No agents yet. Must be called within a runtime, on which all watches will run.
+    pub fn new() -> Self {
+        Self { turns: Arc::default(), metrics: ConsulMetrics::default(), runtime: Handle::current() }
+    }
+
+    /// An agent. Nothing is contacted.
+    ///
+    /// # Errors
+    /// One line that names the key, for what only shows now.
+    pub fn agent(&self, config: &AgentConfig) -> Result<Agent, String> {
+        let transport = Http::new(&config.address, config.token.as_ref())?;
+        Ok(self.with_transport(config, Box::new(transport)))
+    }
+
+    pub(super) fn with_transport(&self, config: &AgentConfig, transport: Box<dyn Transport>) -> Agent {
+        let name = config.address.to_string();
+        let turns = self.turns(&config.address, config.max_polls.max(1));
+        let (metrics, runtime) = (self.metrics.clone(), self.runtime.clone());
+        Agent { shared: Arc::new(Shared { name, transport, turns, metrics, runtime }) }
+    }
+
+    fn turns(&self, address: &Address, most: usize) -> Arc<Turns> {
+        let mut all = self.turns.lock();
+        all.retain(|(_, turns)| turns.strong_count() > 0);
+        if let Some(turns) = all.iter().find(|(known, _)| known == address).and_then(|(_, turns)| turns.upgrade()) {
+            turns.lower(most);
+            return turns;
+        }
+        let turns = Turns::new(address.to_string(), most);
+        all.push((address.clone(), Arc::downgrade(&turns)));
+        turns
+    }
+
+    pub(super) fn metrics(&self) -> &ConsulMetrics {
+        &self.metrics
+    }
+
+    /// What metrics show.
+    pub fn figures(&self) -> Vec<AgentFigures> {
+        let all: Vec<Arc<Turns>> = self.turns.lock().iter().filter_map(|(_, turns)| turns.upgrade()).collect();
+        all.iter().map(|turns| turns.figures()).collect()
+    }
+}
+
+impl fmt::Debug for Agents {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Agents").field(&self.figures()).finish()
+    }
+}
+
+// === impl Agent ===
+
+impl Agent {
+    /// `host:port`, for messages.
+    pub fn name(&self) -> &str {
+        &self.shared.name
+    }
+
+    /// One request that does not wait for a change, within `patience` in all: a write, or a read of the present.
+    ///
+    /// # Errors
+    /// [`ConsulError`]. Of a write it says whether it is certain that nothing was written.
+    pub async fn once(&self, request: &Request, patience: Duration) -> Result<Answer, ConsulError> {
+        let deadline = Instant::now() + patience;
+        let place = tokio::time::timeout_at(deadline, self.turns().read()).await;
+        // Nothing was sent, so it is as if there were no connection.
+        let _place = place.map_err(|_| ConsulError::Unreachable {
+            agent: self.name().to_owned(),
+            cause: "all places for requests are taken by requests that it does not answer".to_owned(),
+        })?;
+        self.send(request, &request.target(None, None), deadline).await
+    }
+
+    pub(super) async fn send(&self, request: &Request, target: &str, by: Instant) -> Result<Answer, ConsulError> {
+        let reply = self.shared.transport.send(request, target, by).await?;
+        reply.judged(request.asked(self.name()))
+    }
+
+    pub(super) fn turns(&self) -> &Arc<Turns> {
+        &self.shared.turns
+    }
+
+    pub(super) fn metrics(&self) -> &ConsulMetrics {
+        &self.shared.metrics
+    }
+
+    pub(super) fn runtime(&self) -> &Handle {
+        &self.shared.runtime
+    }
+}
+
+impl fmt::Debug for Agent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Agent").field(&self.name()).finish()
+    }
+}

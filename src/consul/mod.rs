@@ -1,0 +1,27 @@
+//! Consul: a thin client of its HTTP API, and the loop behind everything that is watched there.
+//!
+//! * [`Agent`]: where requests go, and as whom; agents with one address share its connections ([`Agents`]).
+//! * [`Request`], [`Answer`], [`ConsulError`]: one exchange.
+//! * [`Poll`]: a watch, by blocking queries; whatever is watched, it is this one loop.
+
+mod agent;
+mod answer;
+mod error;
+mod journal;
+mod metrics;
+mod pace;
+mod poll;
+mod request;
+#[cfg(test)]
+pub(crate) mod testing;
+mod transport;
+mod turns;
+
+pub use agent::{Agent, AgentConfig, AgentFigures, Agents, MOST_POLLS};
+pub use answer::{Answer, LARGEST, Undecoded};
+pub use error::ConsulError;
+pub use journal::Journal;
+pub use metrics::ConsulMetrics;
+pub use poll::{Poll, PollCounters, Query, Rhythm, Sink, WAIT};
+pub use request::{Consistency, Request};
+pub use transport::Address;

@@ -1,0 +1,223 @@
+//! What a watch knows of its place in the history of what it watches, and what it makes of each answer.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use super::{Rhythm, Sink};
+use crate::consul::request::From;
+use crate::consul::{Answer, Consistency, ConsulError, Journal, Request, Undecoded};
+
+type Decode<T> = dyn Fn(&Answer, &[u8]) -> Result<T, Undecoded> + Send + Sync;
+
+/// Shared by the loop and by those who offer it answers. Under the lock of `place` an answer is judged and published,
+/// so there is one writer at a time.
+pub(super) struct Mind<T> {
+    request: Request,
+    rhythm: Rhythm,
+    decode: Arc<Decode<T>>,
+    sink: Box<dyn Sink<T>>,
+    journal: Arc<Journal>,
+    place: Mutex<Place>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Place {
+    /// From where the next request waits.
+    index: Option<u64>,
+    /// The index of what is published.
+    published: u64,
+    /// How many answers came by other means.
+    offers: u64,
+    /// The next request is to be confirmed by a majority of the servers.
+    confirm: bool,
+}
+
+/// Where the loop stood when it asked.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct AskedAt {
+    place: Place,
+    wait: Duration,
+}
+
+/// How an attempt ended. Each end leads back into the loop.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// Readers see something new.
+    Changed,
+    /// They do not.
+    Unchanged,
+    /// As before, and the answer came early under the index that was waited from: a server that does not wait, or one
+    /// whose state was replaced under the poll. Waiting on from that index could be in vain, so the next request is
+    /// one without.
+    Unmoved,
+    /// The index is lower than the one waited from, so what was answered may be of either time: it is read again,
+    /// without an index, and only that is published.
+    WentBack,
+    /// Nothing is left, says a server that knows no leader: it has to be confirmed.
+    Doubted,
+    /// A newer answer came by other means meanwhile.
+    Overtaken,
+    /// The answer is good, and what somebody stored is not.
+    Content(String),
+    /// No good answer.
+    Failed(ConsulError),
+}
+
+// === impl Mind ===
+
+impl<T: Send + 'static> Mind<T> {
+    pub(super) fn new(
+        request: Request,
+        rhythm: Rhythm,
+        decode: Arc<Decode<T>>,
+        sink: Box<dyn Sink<T>>,
+        journal: Arc<Journal>,
+    ) -> Self {
+        Self { request, rhythm, decode, sink, journal, place: Mutex::default() }
+    }
+
+    pub(super) fn rhythm(&self) -> Rhythm {
+        self.rhythm
+    }
+
+    /// From where the next request is made.
+    pub(super) fn next(&self) -> AskedAt {
+        let wait = match self.rhythm {
+            Rhythm::Blocking(wait) => wait,
+            Rhythm::Every(_) => Duration::ZERO,
+        };
+        AskedAt { place: *self.place.lock(), wait }
+    }
+
+    pub(super) fn target(&self, from: Option<From>) -> String {
+        let confirm = self.place.lock().confirm;
+        self.request.target(from, confirm.then_some(Consistency::Consistent))
+    }
+
+    /// Judges an answer to the loop's own request, made at `asked` and `from` there, that took `took`.
+    pub(super) async fn take(&self, answer: Answer, asked: AskedAt, from: Option<From>, took: Duration) -> End {
+        let (index, sure) = (answer.index, answer.sure);
+        self.journal.answered(&answer);
+        if matches!(self.rhythm, Rhythm::Blocking(_)) && index.is_none() {
+            return self.lost(answer.without_index());
+        }
+        if let (Some(from), Some(index)) = (from, index)
+            && index < from.index
+        {
+            let mut place = self.place.lock();
+            if place.offers == asked.place.offers {
+                (place.index, place.published) = (None, 0);
+            }
+            return End::WentBack;
+        }
+        let value = match self.decoded(answer).await {
+            Ok(value) => value,
+            Err(error) => return self.lost(error),
+        };
+        let mut place = self.place.lock();
+        if place.offers != asked.place.offers && index.unwrap_or(0) < place.published {
+            return End::Overtaken;
+        }
+        let unmoved = from.is_some_and(|from| index == Some(from.index) && took < from.wait.mul_f64(0.9));
+        let next = index.filter(|index| *index > 0 && !unmoved && matches!(self.rhythm, Rhythm::Blocking(_)));
+        let value = match value {
+            Ok(value) => value,
+            Err(reason) => {
+                *place = Place { index: next, published: index.unwrap_or(0), confirm: false, ..*place };
+                self.sink.fail(reason.as_str().into());
+                self.journal.good(false);
+                return End::Content(reason);
+            }
+        };
+        if !sure && !place.confirm && self.sink.empties(&value) {
+            (place.index, place.confirm) = (None, true);
+            return End::Doubted;
+        }
+        *place = Place { index: next, published: index.unwrap_or(0), confirm: false, ..*place };
+        let changed = self.sink.publish(value);
+        self.journal.good(changed);
+        match (changed, unmoved) {
+            (true, _) => End::Changed,
+            (false, true) => End::Unmoved,
+            (false, false) => End::Unchanged,
+        }
+    }
+
+    /// There is no good answer.
+    pub(super) fn lost(&self, error: ConsulError) -> End {
+        {
+            // It may be the first sign of a Consul that begins anew.
+            let mut place = self.place.lock();
+            (place.index, place.published) = (None, 0);
+        }
+        if error.is_authoritative() {
+            self.sink.absent(error.to_string().into());
+        } else {
+            self.sink.fail(error.to_string().into());
+        }
+        End::Failed(error)
+    }
+
+    /// Judges an answer that came by other means. False: a newer one is known.
+    pub(super) async fn offer(&self, answer: Answer) -> Result<bool, ConsulError> {
+        let Some(index) = answer.index else { return Err(answer.without_index()) };
+        let value = self.decoded(answer).await?;
+        let mut place = self.place.lock();
+        if index < place.published {
+            return Ok(false);
+        }
+        *place = Place { index: Some(index), published: index, offers: place.offers + 1, confirm: false };
+        match value {
+            Ok(value) => {
+                let changed = self.sink.publish(value);
+                self.journal.good(changed);
+            }
+            Err(reason) => self.sink.fail(reason.into()),
+        }
+        Ok(true)
+    }
+
+    async fn decoded(&self, answer: Answer) -> Result<Result<T, String>, ConsulError> {
+        let decode = self.decode.clone();
+        answer.read(move |answer, body| decode(answer, body)).await
+    }
+}
+
+impl<T> Mind<T> {
+    pub(super) fn request(&self) -> &Request {
+        &self.request
+    }
+
+    pub(super) fn journal(&self) -> &Journal {
+        &self.journal
+    }
+}
+
+// === impl AskedAt ===
+
+impl AskedAt {
+    /// The index and the time to wait with; none for a request that does not wait.
+    pub(super) fn from(&self) -> Option<(u64, Duration)> {
+        self.place.index.map(|index| (index, self.wait))
+    }
+}
+
+// === impl End ===
+
+impl End {
+    /// One word for metrics.
+    pub(super) fn word(&self) -> &'static str {
+        match self {
+            Self::Changed => "changed",
+            Self::Unchanged => "unchanged",
+            Self::Unmoved => "unmoved",
+            Self::WentBack => "went_back",
+            Self::Doubted => "doubted",
+            Self::Overtaken => "overtaken",
+            Self::Content(_) => "bad_content",
+            Self::Failed(error) => error.word(),
+        }
+    }
+}

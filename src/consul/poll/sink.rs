@@ -1,0 +1,35 @@
+//! Where a watch puts what it learns.
+
+use std::sync::Arc;
+
+use crate::store::{Cell, Reason};
+
+/// What a watch writes to; it is the only writer.
+pub trait Sink<T>: Send + Sync + 'static {
+    /// A good answer. Says whether readers see something new.
+    fn publish(&self, value: T) -> bool;
+
+    /// There is no good answer, and this is why; what is known stays.
+    fn fail(&self, reason: Reason);
+
+    /// The agent says that there is no such thing as what is asked about. What is known stays all the same.
+    fn absent(&self, reason: Reason) {
+        self.fail(reason);
+    }
+
+    /// Would `value` take away all that readers have? Then it is not taken from a server that knows no leader.
+    fn empties(&self, value: &T) -> bool {
+        let _ = value;
+        false
+    }
+}
+
+impl<T: PartialEq + Send + Sync + 'static> Sink<T> for Arc<Cell<T>> {
+    fn publish(&self, value: T) -> bool {
+        Cell::publish(self, value)
+    }
+
+    fn fail(&self, reason: Reason) {
+        Cell::fail(self, reason);
+    }
+}

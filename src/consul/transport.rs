@@ -1,0 +1,195 @@
+//! HTTP to one agent.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::{Bytes, BytesMut};
+use http::header::{ACCEPT_ENCODING, HOST, HeaderValue};
+use tokio::time::{Instant, timeout_at};
+
+use super::answer::{LARGEST, Reply};
+use super::error::ConsulError;
+use super::request::Request;
+use crate::config::Secret;
+use crate::text::root_cause;
+
+/// How long a connection may take to be made.
+const CONNECT: Duration = Duration::from_secs(5);
+
+/// How long a body may take to arrive once its answer has begun.
+const BODY: Duration = Duration::from_secs(60);
+
+/// Between probes of a silent connection, so that a vanished agent is noticed before a long poll is over.
+const KEEPALIVE: Duration = Duration::from_secs(15);
+
+/// How many connections without a request are kept. Together with those in use they must stay below the 200 that a
+/// stock agent grants one client.
+const IDLE: usize = 16;
+
+/// Carries requests.
+#[async_trait]
+pub(super) trait Transport: fmt::Debug + Send + Sync {
+    /// The reply to `request`, whose path and parameters are `target`; it must begin before `deadline`.
+    async fn send(&self, request: &Request, target: &str, deadline: Instant) -> Result<Reply, ConsulError>;
+}
+
+/// Where an agent listens.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Address {
+    /// A name or a literal, IPv6 without brackets.
+    pub host: String,
+    /// The port.
+    pub port: u16,
+}
+
+/// HTTP/1.1 over a pool of connections.
+#[derive(Clone)]
+pub(super) struct Http {
+    client: reqwest::Client,
+    base: String,
+    agent: String,
+    host: HeaderValue,
+    token: Option<HeaderValue>,
+    packed: bool,
+}
+
+// === impl Address ===
+
+impl Address {
+    /// As it stands in a URL, and in the `Host` of namerd's requests: without the port if that is 80 or 443
+    /// (`SetHostFilter`).
+    fn authority(&self) -> String {
+        let Self { host, port } = self;
+        let host = if host.contains(':') { format!("[{host}]") } else { host.clone() };
+        if matches!(port, 80 | 443) { host } else { format!("{host}:{port}") }
+    }
+
+    fn is_here(&self) -> bool {
+        self.host.eq_ignore_ascii_case("localhost") || self.host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback())
+    }
+}
+
+/// `host:port`
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bracket = self.host.contains(':');
+        let (open, close) = if bracket { ("[", "]") } else { ("", "") };
+        write!(f, "{open}{}{close}:{}", self.host, self.port)
+    }
+}
+
+// === impl Http ===
+
+impl Http {
+    /// A pool for one agent. Nothing is contacted.
+    ///
+    /// # Errors
+    /// One line, for what only shows now.
+    pub(super) fn new(address: &Address, token: Option<&Secret>) -> Result<Self, String> {
+        let client = reqwest::Client::builder()
+            .no_proxy()
+            .http1_only()
+            .redirect(reqwest::redirect::Policy::none())
+            .connect_timeout(CONNECT)
+            .tcp_keepalive(KEEPALIVE)
+            .tcp_keepalive_interval(KEEPALIVE)
+            .tcp_nodelay(true)
+            .pool_max_idle_per_host(IDLE)
+            .tls_backend_preconfigured(no_tls()?)
+            .build()
+            .map_err(|error| root_cause(&error))?;
+        let base = format!("http://{address}");
+        let no_host = |_| format!("host: {:?} is no host name", address.host);
+        let parsed = reqwest::Url::parse(&base).map_err(|error| no_host(error.to_string()))?;
+        if !parsed.username().is_empty()
+            || parsed.path() != "/"
+            || parsed.query().is_some()
+            || parsed.fragment().is_some()
+        {
+            return Err(no_host(String::new()));
+        }
+        let host = HeaderValue::from_str(&address.authority()).map_err(|error| no_host(error.to_string()))?;
+        let token = token.map(|token| HeaderValue::from_str(token.expose())).transpose();
+        let mut token = token.map_err(|_| "token: it has characters that no header can carry".to_owned())?;
+        if let Some(token) = &mut token {
+            token.set_sensitive(true);
+        }
+        // To pack a large answer takes an agent longer than to send it over the loopback.
+        Ok(Self { client, base, agent: address.to_string(), host, token, packed: !address.is_here() })
+    }
+
+    /// Judges an error of the library.
+    fn failed(&self, request: &Request, error: &reqwest::Error) -> ConsulError {
+        let (agent, cause) = (self.agent.clone(), root_cause(error));
+        if error.is_connect() {
+            return ConsulError::Unreachable { agent, cause };
+        }
+        ConsulError::Broken { agent, path: request.path().to_owned(), cause }
+    }
+
+    async fn body(&self, request: &Request, mut response: reqwest::Response) -> Result<Bytes, ConsulError> {
+        let mut body = BytesMut::new();
+        while let Some(chunk) = response.chunk().await.map_err(|error| self.failed(request, &error))? {
+            if body.len() + chunk.len() > LARGEST {
+                let path = request.path().to_owned();
+                return Err(ConsulError::TooLong { agent: self.agent.clone(), path, limit: LARGEST });
+            }
+            if body.is_empty() {
+                // Room for all of it where the length is known, in bounds: it is only what the agent says.
+                let length = response.content_length().unwrap_or(0);
+                body.reserve(usize::try_from(length).unwrap_or(0).clamp(chunk.len(), 16 << 20));
+            }
+            body.extend_from_slice(&chunk);
+        }
+        Ok(body.freeze())
+    }
+}
+
+/// Plain text needs none, but the library would read the certificates of the system otherwise.
+fn no_tls() -> Result<rustls::ClientConfig, String> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    let config = config.map_err(|error| error.to_string())?;
+    Ok(config.with_root_certificates(rustls::RootCertStore::empty()).with_no_client_auth())
+}
+
+#[async_trait]
+impl Transport for Http {
+    async fn send(&self, request: &Request, target: &str, deadline: Instant) -> Result<Reply, ConsulError> {
+        let began = Instant::now();
+        let silent = |until: Instant| ConsulError::Silent {
+            agent: self.agent.clone(),
+            path: request.path().to_owned(),
+            seconds: until.duration_since(began).as_secs(),
+        };
+        let mut sent = self.client.request(request.method().clone(), format!("{}{target}", self.base));
+        sent = sent.header(HOST, self.host.clone());
+        if let Some(token) = &self.token {
+            sent = sent.header("x-consul-token", token.clone());
+        }
+        if self.packed {
+            sent = sent.header(ACCEPT_ENCODING, "gzip");
+        }
+        if request.method() == http::Method::PUT {
+            sent = sent.body(request.body().clone());
+        }
+        let response = timeout_at(deadline, sent.send()).await.map_err(|_| silent(deadline))?;
+        let mut response = response.map_err(|error| self.failed(request, &error))?;
+        let (status, headers) = (response.status(), std::mem::take(response.headers_mut()));
+        let until = Instant::now() + BODY;
+        let body = timeout_at(until, self.body(request, response)).await.map_err(|_| silent(until))??;
+        Ok(Reply { status, headers, body })
+    }
+}
+
+impl fmt::Debug for Http {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Http").field("agent", &self.agent).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

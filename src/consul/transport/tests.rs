@@ -1,0 +1,125 @@
+use std::io::Write;
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+
+use super::*;
+use crate::consul::{Agent, AgentConfig, Agents, Undecoded};
+
+/// Answers one request after the other with what is given, a connection each; hands over what was asked.
+async fn serve(ip: &str, answers: Vec<Vec<u8>>) -> (u16, tokio::task::JoinHandle<Vec<String>>) {
+    let listener = TcpListener::bind((ip, 0)).await.expect("a free port");
+    let port = listener.local_addr().expect("bound").port();
+    let served = tokio::spawn(async move {
+        let mut asked = Vec::new();
+        for answer in answers {
+            let (mut stream, _) = listener.accept().await.expect("a connection");
+            let mut request = Vec::new();
+            while !request.ends_with(b"\r\n\r\n") {
+                request.push(stream.read_u8().await.expect("a request"));
+            }
+            asked.push(String::from_utf8(request).expect("text"));
+            stream.write_all(&answer).await.expect("written");
+        }
+        asked
+    });
+    (port, served)
+}
+
+fn agent(host: &str, port: u16) -> Agent {
+    let address = Address { host: host.to_owned(), port };
+    let config = AgentConfig { address, token: Some(Secret::new("s3cr3t")), max_polls: 10 };
+    let agent = Agents::new().agent(&config).expect("built");
+    assert!(!format!("{config:?} {agent:?}").contains("s3cr3t"));
+    agent
+}
+
+async fn ask(agent: &Agent) -> Result<String, ConsulError> {
+    let answer = agent.once(&Request::get("/v1/kv/a").with("raw", "true"), Duration::from_secs(5)).await?;
+    let read = |_: &crate::consul::Answer, body: &[u8]| Ok::<_, Undecoded>(String::from_utf8_lossy(body).into_owned());
+    Ok(answer.read(read).await?.expect("no content is bad"))
+}
+
+fn ok(headers: &str, body: &[u8]) -> Vec<u8> {
+    let head = format!("HTTP/1.1 200 OK\r\n{headers}Content-Length: {}\r\nConnection: close\r\n\r\n", body.len());
+    [head.as_bytes(), body].concat()
+}
+
+#[tokio::test]
+async fn requests_are_namerds() {
+    let (port, served) = serve("127.0.0.1", vec![ok("", b"x")]).await;
+    assert_eq!(ask(&agent("127.0.0.1", port)).await.expect("answered"), "x");
+    let asked = served.await.expect("served").remove(0);
+    let mut lines: Vec<&str> = asked.trim_end().split("\r\n").collect();
+    assert_eq!(lines.remove(0), "GET /v1/kv/a?raw=true HTTP/1.1");
+    lines.sort_unstable();
+    let host = format!("host: 127.0.0.1:{port}");
+    assert_eq!(lines, ["accept: */*", &host, "x-consul-token: s3cr3t"]);
+}
+
+#[tokio::test]
+async fn an_address_may_be_ipv6_and_some_ports_are_not_named() {
+    let (port, served) = serve("::1", vec![ok("", b"x")]).await;
+    let agent = agent("::1", port);
+    assert_eq!(agent.name(), format!("[::1]:{port}"));
+    assert_eq!(ask(&agent).await.expect("answered"), "x");
+    assert!(served.await.expect("served")[0].contains(&format!("host: [::1]:{port}\r\n")));
+    for (port, authority) in [(80, "consul"), (443, "consul"), (8500, "consul:8500")] {
+        assert_eq!(Address { host: "consul".to_owned(), port }.authority(), authority);
+    }
+    for host in ["a b", "u@h", "h/x", "h?x", "h#x", ""] {
+        let address = Address { host: host.to_owned(), port: 1 };
+        assert!(Http::new(&address, None).expect_err(host).starts_with("host: "));
+    }
+}
+
+#[tokio::test]
+async fn packed_answers_are_unpacked_and_split_ones_joined() {
+    let text = "a long text ".repeat(50_000);
+    let mut packer = GzEncoder::new(Vec::new(), Compression::default());
+    packer.write_all(text.as_bytes()).expect("packed");
+    let packed = ok("Content-Encoding: gzip\r\n", &packer.finish().expect("packed"));
+    let chunks: String = "xyz".chars().map(|c| format!("1\r\n{c}\r\n")).collect();
+    let chunked = format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{chunks}0\r\n\r\n");
+    let torn = ok("Content-Encoding: gzip\r\n", b"no gzip");
+    let (port, _served) = serve("127.0.0.1", vec![packed, chunked.into_bytes(), torn]).await;
+    let agent = agent("127.0.0.1", port);
+    assert_eq!(ask(&agent).await.expect("answered"), text);
+    assert_eq!(ask(&agent).await.expect("answered"), "xyz");
+    assert!(matches!(ask(&agent).await, Err(ConsulError::Unreadable { .. })));
+}
+
+#[tokio::test]
+async fn what_goes_wrong_is_named() {
+    let status = |line: &str, more: &str| format!("HTTP/1.1 {line}\r\nContent-Length: 0\r\n{more}\r\n").into_bytes();
+    let answers = vec![
+        status("302 Found", "Location: http://192.0.2.1/\r\n"),
+        status("429 Too Many Requests", "Connection: close\r\n"),
+        b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\ntoo short".to_vec(),
+        b"SSH-2.0-OpenSSH_9.9\r\n".to_vec(),
+        Vec::new(),
+    ];
+    let (port, served) = serve("127.0.0.1", answers).await;
+    let agent = agent("127.0.0.1", port);
+    let mut said = Vec::new();
+    for _ in 0..5 {
+        let error = ask(&agent).await.expect_err("none is good");
+        assert!(error.to_string().contains(&format!("127.0.0.1:{port}")), "{error}");
+        said.push(error.word());
+    }
+    assert_eq!(said, ["redirected", "busy", "broken", "broken", "broken"]);
+    served.await.expect("served");
+    assert_eq!(ask(&agent).await.expect_err("nobody listens").word(), "unreachable");
+}
+
+#[tokio::test]
+async fn a_silent_agent_is_given_up_in_time() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let agent = agent("127.0.0.1", listener.local_addr().expect("bound").port());
+    let began = std::time::Instant::now();
+    let asked = agent.once(&Request::get("/v1/agent/self"), Duration::from_millis(200)).await;
+    assert_eq!(asked.expect_err("it says nothing").word(), "silent");
+    assert!(began.elapsed() < Duration::from_secs(3));
+}
