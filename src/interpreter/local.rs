@@ -241,6 +241,8 @@ impl NamespaceDtab {
     ) -> Reading<Arc<Option<VersionedDtab>>> {
         let watch = match self.watch.get() {
             Some(watch) => watch,
+            // Said at once, where nothing could ever be waited for.
+            None if let Err(error) = storage.accepts(namespace) => return Reading::Failed(error.to_string().into()),
             None => match storage.dtab(run.client(), namespace) {
                 Ok(watch) => self.watch.get_or_init(|| watch),
                 Err(over_budget) => return Reading::Failed(over_budget.to_string().into()),

@@ -26,9 +26,19 @@ pub struct VersionedDtab {
 /// A home of dtabs by namespace.
 ///
 /// The watched cells keep the last good value through any outage. A write is acknowledged only once it is stored and
-/// visible in this process's cells: a read after it sees it.
+/// visible in this process's cells: a read after it sees it. One-shot readers ([`Watch::answer`]) get what the store
+/// has, whoever wrote it.
 #[async_trait]
 pub trait Storage: Send + Sync + 'static {
+    /// Whether there can be a namespace of this name. One that cannot be is watched in vain, and is never written.
+    ///
+    /// # Errors
+    /// [`StorageError::InvalidNamespace`], with the rule.
+    fn accepts(&self, namespace: &str) -> Result<(), StorageError> {
+        let _ = namespace;
+        Ok(())
+    }
+
     /// The dtab of a namespace; `None` when there is no such namespace. An unreadable dtab, or an unreachable store,
     /// shows as the standing of the cell.
     ///
@@ -39,7 +49,8 @@ pub trait Storage: Send + Sync + 'static {
     /// The names of all namespaces.
     fn namespaces(&self) -> Watch<BTreeSet<String>>;
 
-    /// Makes a namespace.
+    /// Makes a namespace: the version that it has. As of every write the version is empty, which none has, if others
+    /// wrote before it could be learnt.
     ///
     /// # Errors
     /// [`StorageError::AlreadyExists`], and whatever the store says.
@@ -101,9 +112,12 @@ pub enum StorageError {
     /// The dtab is larger than the store takes.
     #[error("{0}")]
     TooLarge(String),
-    /// The store did not answer, or not in time; nothing was written.
+    /// The store did not answer, or not in time; nothing was written, nor will be.
     #[error("{0}")]
     Unavailable(String),
+    /// The store did not confirm the write: it may be done, or be done later.
+    #[error("{0}")]
+    Uncertain(String),
 }
 
 /// The `kind`-specific part of the `storage:` block.

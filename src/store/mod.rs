@@ -24,7 +24,7 @@ pub use run::{Reading, Run, Wait};
 pub use staleness::Staleness;
 pub use table::{Client, Observer, OverBudget, Policy, Table, Usage};
 pub use version::Version;
-pub use watch::{Live, Unanswered, Watch};
+pub use watch::{Live, Renewal, Unanswered, Watch};
 
 /// Why something is not known, or not as fresh as it should be: one line for an operator.
 pub type Reason = std::sync::Arc<str>;

@@ -1,6 +1,7 @@
 //! Watch: a live handle on somebody's cell.
 
 use std::fmt;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +13,20 @@ use super::{Cell, Derived, Formula, Key, Mailbox, Observer, Reason, Snapshot, St
 pub trait Live: Send + Sync {
     /// Brings the cell up to date with everything published so far, where that is not automatic.
     fn refresh(&self) {}
+
+    /// Asks the source itself, within `limit`, and brings the cell up to date with what it says now. None where nothing
+    /// can be known of the source that the cell does not show.
+    ///
+    /// For one-shot readers alone ([`Watch::answer`]): they may come right after a change that the cell's writer is
+    /// still to hear of. Watchers and evaluations never wait for it.
+    fn renew(&self, limit: Duration) -> Option<Renewal<'_>> {
+        let _ = limit;
+        None
+    }
 }
+
+/// A question to the source; fails if it has no answer.
+pub type Renewal<'a> = Pin<Box<dyn Future<Output = Result<(), Unanswered>> + Send + 'a>>;
 
 /// A live handle: the cell, and the guard that keeps its writer going.
 pub struct Watch<T> {
@@ -78,17 +92,21 @@ impl<T: Send + Sync + 'static> Watch<T> {
         self.cell.subscribe(mailbox, key)
     }
 
-    /// The value of this moment, or the first one that comes within `limit`: the one-shot reader's question. A last
-    /// good value whose source fails or waits does not count: it shows the failure, or waits too.
+    /// The value of this moment, or the first one that comes within `limit`: the one-shot reader's question. Where the
+    /// cell may lag behind its source, the source is asked. A last good value whose source fails or waits does not
+    /// count: it shows the failure, or waits too.
     ///
     /// # Errors
     /// [`Unanswered`], with the reason.
     pub async fn answer(&self, limit: Duration) -> Result<(Arc<T>, Version), Unanswered> {
+        let deadline = Instant::now() + limit;
+        if let Some(renewal) = self.live.renew(limit) {
+            renewal.await?;
+        }
         self.live.refresh();
         if let Some(outcome) = verdict(&self.cell.snapshot()) {
             return outcome;
         }
-        let deadline = Instant::now() + limit;
         let mailbox = Mailbox::new();
         let (mut snapshot, _subscription) = self.cell.subscribe_closely(&mailbox, Key(0));
         let mut marked = Vec::new();
@@ -153,5 +171,39 @@ impl<F: Formula> Live for Derived<F> {
 impl<F: Formula> From<Derived<F>> for Watch<F::Value> {
     fn from(derived: Derived<F>) -> Self {
         Self { cell: derived.cell().clone(), live: Arc::new(derived) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A source that is one ahead of the cell, or has no answer.
+    struct Ahead(Option<Arc<Cell<u32>>>);
+
+    impl Live for Ahead {
+        fn renew(&self, _: Duration) -> Option<Renewal<'_>> {
+            Some(Box::pin(async {
+                let cell = self.0.as_ref().ok_or_else(|| Unanswered::Failed("unreachable".into()))?;
+                cell.publish(2);
+                Ok(())
+            }))
+        }
+    }
+
+    #[tokio::test]
+    async fn a_one_shot_reader_gets_what_the_source_has_and_everybody_else_what_the_cell_shows() {
+        let cell = Cell::ready(1);
+        let watch = Watch::new(cell.clone(), Arc::new(Ahead(Some(cell.clone()))));
+        assert_eq!(**watch.current().value().expect("ready"), 1);
+        let (value, version) = watch.answer(Duration::from_secs(1)).await.expect("the source answers");
+        assert_eq!((*value, version.get()), (2, cell.version()));
+    }
+
+    #[tokio::test]
+    async fn a_source_without_an_answer_shows_to_a_one_shot_reader_although_the_cell_has_a_value() {
+        let watch = Watch::new(Cell::ready(1), Arc::new(Ahead(None)));
+        assert_eq!(watch.answer(Duration::from_secs(1)).await, Err(Unanswered::Failed("unreachable".into())));
+        assert_eq!(**watch.current().value().expect("the last good one"), 1);
     }
 }

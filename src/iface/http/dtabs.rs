@@ -14,7 +14,7 @@ use crate::http1::{Params, Request, Response};
 use crate::name::Dtab;
 use crate::runtime::heavy;
 use crate::storage::{StorageError, VersionedDtab};
-use crate::store::{Standing, State, Watch};
+use crate::store::Watch;
 
 /// A dtab with more nodes is not written on the runtime's own threads.
 const LARGE: usize = 4_096;
@@ -29,7 +29,7 @@ impl Api {
         if params.watch() {
             return Response::stream(self.list_lines()).header("Content-Type", "application/json");
         }
-        match self.stored(self.storage.namespaces(), true).await {
+        match self.stored(self.storage.namespaces()).await {
             Ok((names, version)) => {
                 let body = self.encoded.get(Form::List, &[version], || json::strings(&*names));
                 Response::with_body(200, body).header("Content-Type", "application/json")
@@ -40,6 +40,9 @@ impl Api {
 
     /// One namespace.
     pub(super) async fn dtab(&self, namespace: &str, request: &Request, params: &Params) -> Response {
+        if let Err(error) = self.storage.accepts(namespace) {
+            return refused(error);
+        }
         let answer = match request.method() {
             "GET" if params.watch() => {
                 let media = Media::accepted(request);
@@ -62,7 +65,7 @@ impl Api {
 
     async fn read(&self, namespace: &str, request: &Request) -> Result<Response, Response> {
         let watch = self.storage.dtab(request.client, namespace).map_err(no_room)?;
-        let (stored, cell_version) = self.stored(watch, false).await?;
+        let (stored, cell_version) = self.stored(watch).await?;
         let Some(stored) = &*stored else { return Ok(Response::with_body(404, "")) };
         let media = Media::accepted(request);
         let body = self.dtab_text(media, stored, cell_version).await?;
@@ -73,7 +76,7 @@ impl Api {
 
     async fn head(&self, namespace: &str, request: &Request) -> Result<Response, Response> {
         let watch = self.storage.dtab(request.client, namespace).map_err(no_room)?;
-        let (stored, _) = self.stored::<Option<VersionedDtab>>(watch, false).await?;
+        let (stored, _) = self.stored(watch).await?;
         Ok(match &*stored {
             Some(stored) => Response::new(200).header("Etag", version::show(stored.version())),
             None => Response::new(404),
@@ -126,21 +129,11 @@ impl Api {
         read.map_err(|bad| Response::with_body(400, bad.to_string()))
     }
 
-    /// What a storage has: the last good value while it cannot be reached. A dtab that cannot be read shows its error,
-    /// although watchers keep the last good one; of a list (`lenient`) the last good one counts in any case.
-    async fn stored<T: Send + Sync + 'static>(
-        &self,
-        watch: Watch<T>,
-        lenient: bool,
-    ) -> Result<(Arc<T>, u64), Response> {
-        let now = watch.current();
-        if let State::Ready(value) = now.state
-            && (lenient || !matches!(now.standing, Standing::Stale { .. }))
-        {
-            return Ok((value, now.version.get()));
-        }
-        let answer = watch.answer(PATIENCE).await.map_err(unanswered)?;
-        Ok((answer.0, answer.1.get()))
+    /// What a storage has now, as the storage itself says. A last good value is not shown: what is read here is edited
+    /// and written back. It stays for binding and for watches.
+    async fn stored<T: Send + Sync + 'static>(&self, watch: Watch<T>) -> Result<(Arc<T>, u64), Response> {
+        let (value, version) = watch.answer(PATIENCE).await.map_err(unanswered)?;
+        Ok((value, version.get()))
     }
 }
 
@@ -168,5 +161,7 @@ fn refused(error: StorageError) -> Response {
         StorageError::Forbidden(_) => Response::refusal(403, error),
         StorageError::TooLarge(_) => Response::refusal(413, error),
         StorageError::Unavailable(_) => Response::refusal(503, error).header("Retry-After", "1"),
+        // Whoever repeats it without looking may do it twice.
+        StorageError::Uncertain(_) => Response::refusal(503, error),
     }
 }
