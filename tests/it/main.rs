@@ -10,6 +10,7 @@ mod docs;
 mod fixes;
 mod fuzz_entries;
 mod golden_http;
+mod golden_thrift;
 mod name_values;
 mod stale_values;
 mod starting;

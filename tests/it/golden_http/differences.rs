@@ -1,6 +1,6 @@
-//! `tests/conform/differences.yaml` and `tests/conform/not-built.txt`, as far as they concern recordings.
+//! `tests/conform/differences.yaml`, as far as it concerns recordings.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use regex::Regex;
 use serde::Deserialize;
@@ -108,13 +108,6 @@ impl Text {
             }
         }
     }
-}
-
-/// What rosterd does not have yet: kinds, and what certain entries of recordings ask for.
-pub fn not_built() -> BTreeSet<String> {
-    let text = read("not-built.txt");
-    let kinds = text.lines().filter_map(|line| line.split('#').next()).map(str::trim);
-    kinds.filter(|kind| !kind.is_empty()).map(str::to_owned).collect()
 }
 
 fn read(file: &str) -> String {

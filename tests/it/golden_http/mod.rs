@@ -2,21 +2,17 @@
 //! `tests/conform/differences.yaml` must come back as recorded, what is listed there must come back as listed.
 
 mod compare;
-mod consul;
 mod differences;
 mod recording;
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::time::Duration;
 
-use serde_yaml::Value;
-
-use crate::support::{Chunk, Rosterd, Wire, folder, request};
+use crate::support::{Action, Chunk, Configuration, PlayedConsul, Rosterd, Wire, folder, not_built};
 use compare::{Exchange, Inflated};
-use consul::Consul;
-use differences::{Differences, not_built};
-use recording::{Action, Entry, Events, Recording, Step};
+use differences::Differences;
+use recording::{Entry, Events, Recording, Step};
 
 /// How long silence must last to count.
 const SILENCE: Duration = Duration::from_millis(300);
@@ -85,7 +81,7 @@ struct Replay {
     disco: PathBuf,
     events: Events,
     lacking: BTreeSet<String>,
-    _consul: Consul,
+    _consul: PlayedConsul,
 }
 
 impl Replay {
@@ -97,10 +93,10 @@ impl Replay {
         for (name, text) in &recording.fs_disco {
             std::fs::write(disco.join(name), text).expect("the folder is writable");
         }
-        let consul = Consul::start();
-        let config = configuration(&recording.namerd_config, &disco, consul.port(), &lacking);
+        let consul = PlayedConsul::start();
+        let config = Configuration::of(&recording.namerd_config, &disco, consul.port(), &lacking);
         let replay = Self {
-            rosterd: Rosterd::start_in(folder, &config),
+            rosterd: Rosterd::start_in(folder, &config.text),
             disco,
             events: Events::load(),
             lacking,
@@ -159,68 +155,6 @@ impl Replay {
 
     /// Does what the outside did while the recording was made.
     fn act(&self, action: &Action) {
-        match action {
-            Action::Put { put, dtab } => {
-                let length = dtab.len();
-                let head = format!("Host: x\r\nContent-Type: application/dtab\r\nContent-Length: {length}\r\n\r\n");
-                self.controller(&format!("PUT /api/1/dtabs/{put} HTTP/1.1\r\n{head}{dtab}"));
-            }
-            Action::Delete { delete } => {
-                self.controller(&format!("DELETE /api/1/dtabs/{delete} HTTP/1.1\r\nHost: x\r\n\r\n"));
-            }
-            Action::Write { write, text } => write_file(&self.disco, write, text),
-            Action::Remove { remove } => std::fs::remove_file(self.disco.join(remove)).expect("the file is there"),
-        }
+        action.act(&self.rosterd, &self.disco);
     }
-
-    fn controller(&self, raw: &str) {
-        let answer = request(self.rosterd.http(), raw);
-        assert_eq!(answer.head.status(), 204, "{raw:?} was answered with {answer:?}");
-    }
-}
-
-/// In place and with one write where the file exists, so that no reader sees half of it; renamed into place otherwise.
-fn write_file(disco: &Path, name: &str, text: &str) {
-    let file = disco.join(name);
-    if file.exists() {
-        let open = std::fs::OpenOptions::new().write(true).open(&file);
-        let mut open = open.expect("the file is ours");
-        std::io::Write::write_all(&mut open, text.as_bytes()).expect("the file is writable");
-        open.set_len(text.len() as u64).expect("the file is writable");
-    } else {
-        let spare = disco.with_extension("spare");
-        std::fs::write(&spare, text).expect("the folder is writable");
-        std::fs::rename(&spare, &file).expect("the folder is writable");
-    }
-}
-
-/// The recorded configuration, moved to this machine's ports and files, without what is not built.
-fn configuration(recorded: &str, disco: &Path, consul: u16, lacking: &BTreeSet<String>) -> String {
-    let text = recorded.replace("DISCO", &disco.to_string_lossy());
-    let mut config: BTreeMap<String, Value> = serde_yaml::from_str(&text).expect("a recorded configuration is YAML");
-    for key in ["namers", "interfaces", "telemetry"] {
-        let blocks = config.remove(key).and_then(|blocks| blocks.as_sequence().cloned()).unwrap_or_default();
-        let mut blocks: Vec<Value> = blocks.into_iter().filter(|block| !lacks(block, lacking)).collect();
-        for block in &mut blocks {
-            match key {
-                "interfaces" => block["port"] = 0.into(),
-                _ if block.get("port") == Some(&8500.into()) => block["port"] = consul.into(),
-                _ => {}
-            }
-        }
-        if !blocks.is_empty() {
-            config.insert(key.to_owned(), blocks.into());
-        }
-    }
-    if let Some(admin) = config.get_mut("admin") {
-        admin["port"] = 0.into();
-    }
-    serde_yaml::to_string(&config).expect("what was YAML is YAML")
-}
-
-/// Whether a block, or a transformer in it, is of a kind that is not built.
-fn lacks(block: &Value, lacking: &BTreeSet<String>) -> bool {
-    let transformers = block.get("transformers").and_then(Value::as_sequence).into_iter().flatten();
-    block.get("kind").and_then(Value::as_str).is_some_and(|kind| lacking.contains(kind))
-        || transformers.into_iter().any(|transformer| lacks(transformer, lacking))
 }

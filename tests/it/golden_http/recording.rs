@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use regex::Regex;
 use serde::Deserialize;
 
-use crate::support::in_project;
+use crate::support::{Action, in_project};
 
 /// One file of recorded exchanges.
 #[derive(Deserialize)]
@@ -59,16 +59,6 @@ pub enum Step {
     Open,
     /// The server ends the stream.
     End,
-}
-
-/// What the outside does.
-#[derive(Deserialize, Clone)]
-#[serde(untagged)]
-pub enum Action {
-    Put { put: String, dtab: String },
-    Delete { delete: String },
-    Write { write: String, text: String },
-    Remove { remove: String },
 }
 
 /// `http-events.yaml`: the meaning of the events.

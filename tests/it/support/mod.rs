@@ -2,11 +2,19 @@
 
 mod backends;
 mod consul;
+mod frames;
+pub mod mux;
+mod played_consul;
 mod process;
+mod recorded;
+pub mod thrift;
 mod wire;
 
 pub use consul::{Agent, Consul, unique};
+pub use frames::{Frames, Next};
+pub use played_consul::PlayedConsul;
 pub use process::{Rosterd, folder};
+pub use recorded::{Action, Configuration, not_built};
 pub use wire::{Answer, Chunk, Head, Wire, get, request};
 
 use std::path::PathBuf;
