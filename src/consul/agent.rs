@@ -39,13 +39,16 @@ pub struct AgentConfig {
     pub address: Address,
     /// `token`: sent as `X-Consul-Token`.
     pub token: Option<Secret>,
-    /// `maxPolls`: how many polls may be open at this address at once, over all that is asked there.
-    pub max_polls: usize,
+    /// `maxPolls`: how many polls may be open at this address at once, over all that is asked there. The lowest that
+    /// anybody gives counts, [`MOST_POLLS`] if nobody does.
+    pub max_polls: Option<usize>,
 }
 
-/// The agents of the process: those with one address share its places. Cloning shares them.
+/// The agents of the process. Who asks for the same address as the same client gets the same agent, with one pool of
+/// connections; those with one address share its places. Cloning shares them.
 #[derive(Clone)]
 pub struct Agents {
+    known: Arc<Mutex<Vec<(Address, Option<Secret>, Weak<Shared>)>>>,
     turns: Arc<Mutex<Vec<(Address, Weak<Turns>)>>>,
     metrics: ConsulMetrics,
     runtime: Handle,
@@ -71,7 +74,8 @@ pub struct AgentFigures {
 impl Agents {
     /// No agents yet. Must be called within a runtime, on which all watches will run.
     pub fn new() -> Self {
-        Self { turns: Arc::default(), metrics: ConsulMetrics::default(), runtime: Handle::current() }
+        let (known, turns) = (Arc::default(), Arc::default());
+        Self { known, turns, metrics: ConsulMetrics::default(), runtime: Handle::current() }
     }
 
     /// An agent. Nothing is contacted.
@@ -79,22 +83,31 @@ impl Agents {
     /// # Errors
     /// One line that names the key, for what only shows now.
     pub fn agent(&self, config: &AgentConfig) -> Result<Agent, String> {
-        let transport = Http::new(&config.address, config.token.as_ref())?;
-        Ok(self.with_transport(config, Box::new(transport)))
+        let AgentConfig { address, token, max_polls } = config;
+        let mut known = self.known.lock();
+        known.retain(|(.., agent)| agent.strong_count() > 0);
+        let same = known.iter().find(|(at, as_whom, _)| at == address && as_whom == token);
+        if let Some(shared) = same.and_then(|(.., agent)| agent.upgrade()) {
+            shared.turns.limit(*max_polls);
+            return Ok(Agent { shared });
+        }
+        let agent = self.with_transport(config, Box::new(Http::new(address, token.as_ref())?));
+        known.push((address.clone(), token.clone(), Arc::downgrade(&agent.shared)));
+        Ok(agent)
     }
 
     pub(super) fn with_transport(&self, config: &AgentConfig, transport: Box<dyn Transport>) -> Agent {
         let name = config.address.to_string();
-        let turns = self.turns(&config.address, config.max_polls.max(1));
+        let turns = self.turns(&config.address, config.max_polls);
         let (metrics, runtime) = (self.metrics.clone(), self.runtime.clone());
         Agent { shared: Arc::new(Shared { name, transport, turns, metrics, runtime }) }
     }
 
-    fn turns(&self, address: &Address, most: usize) -> Arc<Turns> {
+    fn turns(&self, address: &Address, most: Option<usize>) -> Arc<Turns> {
         let mut all = self.turns.lock();
         all.retain(|(_, turns)| turns.strong_count() > 0);
         if let Some(turns) = all.iter().find(|(known, _)| known == address).and_then(|(_, turns)| turns.upgrade()) {
-            turns.lower(most);
+            turns.limit(most);
             return turns;
         }
         let turns = Turns::new(address.to_string(), most);

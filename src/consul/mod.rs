@@ -22,6 +22,6 @@ pub use answer::{Answer, LARGEST, Undecoded};
 pub use error::ConsulError;
 pub use journal::Journal;
 pub use metrics::ConsulMetrics;
-pub use poll::{Poll, PollCounters, Query, Rhythm, Sink, WAIT};
+pub use poll::{Delays, Given, Poll, PollCounters, Query, Rhythm, Sink, WAIT};
 pub use request::{Consistency, Request};
 pub use transport::Address;

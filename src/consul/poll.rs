@@ -24,6 +24,7 @@ use super::{Agent, Answer, ConsulError, Journal, Request, Undecoded};
 use crate::runtime::Backoff;
 use crate::telemetry::Counter;
 
+pub use mind::Given;
 use mind::{End, Mind};
 pub use sink::Sink;
 
@@ -35,10 +36,6 @@ const GRACE: Duration = Duration::from_secs(5);
 
 /// How long a request without an index may take: an agent looks for a leader for 7 s before it gives up.
 const PATIENCE: Duration = Duration::from_secs(15);
-
-/// Delays after failures.
-const FLOOR: Duration = Duration::from_millis(100);
-const CAP: Duration = Duration::from_secs(5);
 
 /// With more watches than this each waits longer after failures: an agent that is down, or just back, gets about a
 /// hundred requests a second.
@@ -54,8 +51,19 @@ pub struct Query<D> {
     pub request: Request,
     /// When it is repeated.
     pub rhythm: Rhythm,
+    /// How long it rests after failures.
+    pub delays: Delays,
     /// Makes a value of an answer's unpacked body. A panic in it is one more failure.
     pub decode: D,
+}
+
+/// Between these two each delay after a failure is drawn, from more and more as failures go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Delays {
+    /// The least.
+    pub floor: Duration,
+    /// The most.
+    pub cap: Duration,
 }
 
 /// When a request is repeated.
@@ -99,6 +107,14 @@ struct Worker<T> {
     failing: Option<ConsulError>,
 }
 
+// === impl Delays ===
+
+impl Default for Delays {
+    fn default() -> Self {
+        Self { floor: Duration::from_millis(100), cap: Duration::from_secs(5) }
+    }
+}
+
 // === impl Poll ===
 
 impl<T: Send + 'static> Poll<T> {
@@ -107,7 +123,7 @@ impl<T: Send + 'static> Poll<T> {
     where
         D: Fn(&Answer, &[u8]) -> Result<T, Undecoded> + Send + Sync + 'static,
     {
-        let Query { request, rhythm, decode } = query;
+        let Query { request, rhythm, delays, decode } = query;
         let journal = Arc::new(Journal::default());
         let watcher = agent.turns().watcher(journal.clone());
         let mind = Arc::new(Mind::new(request, rhythm, Arc::new(decode), Box::new(sink), journal));
@@ -119,19 +135,27 @@ impl<T: Send + 'static> Poll<T> {
             mind: mind.clone(),
             counters,
             pace: super::pace::Pace::new(),
-            backoff: Backoff::new(FLOOR, CAP),
+            backoff: Backoff::new(delays.floor, delays.cap),
             failing: None,
         };
         Self { mind, closes, _task: AbortOnDropHandle::new(agent.runtime().spawn(worker.run())) }
     }
 
+    /// What readers have been given so far; to be taken before an answer is asked for that is then offered.
+    pub fn given(&self) -> Given {
+        self.mind.given()
+    }
+
     /// Gives readers an answer that somebody got by other means, such as a read after a write of this process. It counts
-    /// as the loop's own. False: the loop knows one with a higher index, and readers keep that.
+    /// as the loop's own. `before` is what they had when it was asked for: if that is what they have still, the answer is
+    /// newer, even if its index is lower, as it is after a lost state or a restored snapshot.
+    ///
+    /// False: they have been given one with a higher index meanwhile, and keep that.
     ///
     /// # Errors
     /// The body cannot be read; nothing has changed.
-    pub async fn offer(&self, answer: Answer) -> Result<bool, ConsulError> {
-        self.mind.offer(answer).await
+    pub async fn offer(&self, answer: Answer, before: Given) -> Result<bool, ConsulError> {
+        self.mind.offer(answer, before).await
     }
 
     /// What pages and metrics show of it.

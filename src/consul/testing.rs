@@ -58,7 +58,8 @@ impl FakeConsul {
 
     pub(crate) fn agent_with(&self, max_polls: usize) -> Agent {
         let address = Address { host: "consul.test".to_owned(), port: 8500 };
-        Agents::new().with_transport(&AgentConfig { address, token: None, max_polls }, Box::new(self.clone()))
+        Agents::new()
+            .with_transport(&AgentConfig { address, token: None, max_polls: Some(max_polls) }, Box::new(self.clone()))
     }
 
     /// The value of a path from now on.

@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use slab::Slab;
 use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 
-use super::{AgentFigures, Journal};
+use super::{AgentFigures, Journal, MOST_POLLS};
 use crate::runtime::Seldom;
 
 /// How long a poll waits while others want its place.
@@ -32,13 +32,20 @@ pub(super) struct Turns {
     polls: Semaphore,
     /// Requests that are answered at once.
     reads: Semaphore,
-    most: Mutex<usize>,
+    most: Mutex<Most>,
     watches: AtomicUsize,
     journals: Mutex<Slab<Arc<Journal>>>,
     told: AtomicBool,
     back: Notify,
     lost: Seldom,
     found: Seldom,
+}
+
+/// How many polls may be open.
+struct Most {
+    polls: usize,
+    /// Somebody has said so.
+    configured: bool,
 }
 
 /// A watch, which counts for as long as it lives.
@@ -54,13 +61,15 @@ pub(super) type Turn<'a> = SemaphorePermit<'a>;
 
 impl Turns {
     /// `most` open polls of the agent that messages call `agent`.
-    pub(super) fn new(agent: String, most: usize) -> Arc<Self> {
+    pub(super) fn new(agent: String, most: Option<usize>) -> Arc<Self> {
+        let configured = most.is_some();
+        let most = most.unwrap_or(MOST_POLLS).max(1);
         Arc::new(Self {
             agent,
             polls: Semaphore::new(most),
             // What is answered at once needs few places, and they count, too.
             reads: Semaphore::new((most / 5).clamp(2, 32)),
-            most: Mutex::new(most),
+            most: Mutex::new(Most { polls: most, configured }),
             watches: AtomicUsize::new(0),
             journals: Mutex::default(),
             told: AtomicBool::new(false),
@@ -71,12 +80,17 @@ impl Turns {
     }
 
     /// Of several limits for one agent the lowest counts.
-    pub(super) fn lower(&self, most: usize) {
+    pub(super) fn limit(&self, most: Option<usize>) {
+        let Some(most) = most.map(|most| most.max(1)) else { return };
         let mut now = self.most.lock();
-        if most < *now {
+        if most < now.polls {
             // All agents are made before the first poll, so nothing is in use.
-            *now -= self.polls.forget_permits(*now - most);
+            now.polls -= self.polls.forget_permits(now.polls - most);
+        } else if !now.configured {
+            self.polls.add_permits(most - now.polls);
+            now.polls = most;
         }
+        now.configured = true;
     }
 
     /// One more watch.
@@ -140,7 +154,7 @@ impl Turns {
     }
 
     fn most(&self) -> usize {
-        *self.most.lock()
+        self.most.lock().polls
     }
 }
 

@@ -28,11 +28,15 @@ struct Place {
     index: Option<u64>,
     /// The index of what is published.
     published: u64,
-    /// How many answers came by other means.
-    offers: u64,
+    /// What readers were given.
+    given: Given,
     /// The next request is to be confirmed by a majority of the servers.
     confirm: bool,
 }
+
+/// How many answers readers were given, whoever asked for them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Given(u64);
 
 /// Where the loop stood when it asked.
 #[derive(Clone, Copy, Debug)]
@@ -107,7 +111,7 @@ impl<T: Send + 'static> Mind<T> {
             && index < from.index
         {
             let mut place = self.place.lock();
-            if place.offers == asked.place.offers {
+            if place.given == asked.place.given {
                 (place.index, place.published) = (None, 0);
             }
             return End::WentBack;
@@ -117,7 +121,10 @@ impl<T: Send + 'static> Mind<T> {
             Err(error) => return self.lost(error),
         };
         let mut place = self.place.lock();
-        if place.offers != asked.place.offers && index.unwrap_or(0) < place.published {
+        // An answer under the index that was waited from has no news since then; what came meanwhile is newer, and its
+        // index may be lower.
+        let outdated = index.unwrap_or(0) < place.published || from.is_some_and(|from| index == Some(from.index));
+        if place.given != asked.place.given && outdated {
             return End::Overtaken;
         }
         let unmoved = from.is_some_and(|from| index == Some(from.index) && took < from.wait.mul_f64(0.9));
@@ -125,7 +132,7 @@ impl<T: Send + 'static> Mind<T> {
         let value = match value {
             Ok(value) => value,
             Err(reason) => {
-                *place = Place { index: next, published: index.unwrap_or(0), confirm: false, ..*place };
+                place.give(next, index, !unmoved);
                 self.sink.fail(reason.as_str().into());
                 self.journal.good(false);
                 return End::Content(reason);
@@ -135,7 +142,7 @@ impl<T: Send + 'static> Mind<T> {
             (place.index, place.confirm) = (None, true);
             return End::Doubted;
         }
-        *place = Place { index: next, published: index.unwrap_or(0), confirm: false, ..*place };
+        place.give(next, index, !unmoved);
         let changed = self.sink.publish(value);
         self.journal.good(changed);
         match (changed, unmoved) {
@@ -160,15 +167,19 @@ impl<T: Send + 'static> Mind<T> {
         End::Failed(error)
     }
 
+    pub(super) fn given(&self) -> Given {
+        self.place.lock().given
+    }
+
     /// Judges an answer that came by other means. False: a newer one is known.
-    pub(super) async fn offer(&self, answer: Answer) -> Result<bool, ConsulError> {
+    pub(super) async fn offer(&self, answer: Answer, before: Given) -> Result<bool, ConsulError> {
         let Some(index) = answer.index else { return Err(answer.without_index()) };
         let value = self.decoded(answer).await?;
         let mut place = self.place.lock();
-        if index < place.published {
+        if index < place.published && place.given != before {
             return Ok(false);
         }
-        *place = Place { index: Some(index), published: index, offers: place.offers + 1, confirm: false };
+        place.give(Some(index), Some(index), true);
         match value {
             Ok(value) => {
                 let changed = self.sink.publish(value);
@@ -192,6 +203,16 @@ impl<T> Mind<T> {
 
     pub(super) fn journal(&self) -> &Journal {
         &self.journal
+    }
+}
+
+// === impl Place ===
+
+impl Place {
+    /// Readers are given the answer of `index`, which may be `news`; the next request waits from `next`.
+    fn give(&mut self, next: Option<u64>, index: Option<u64>, news: bool) {
+        let given = Given(self.given.0 + u64::from(news));
+        *self = Self { index: next, published: index.unwrap_or(0), given, confirm: false };
     }
 }
 

@@ -12,7 +12,7 @@ const PATH: &str = "/v1/catalog/service/web";
 type Value = Arc<Cell<String>>;
 
 fn query() -> Query<impl Fn(&Answer, &[u8]) -> Result<String, Undecoded> + Send + Sync + 'static> {
-    Query { request: Request::get(PATH), rhythm: Rhythm::Blocking(WAIT), decode: text }
+    Query { request: Request::get(PATH), rhythm: Rhythm::Blocking(WAIT), delays: Delays::default(), decode: text }
 }
 
 fn text(answer: &Answer, body: &[u8]) -> Result<String, Undecoded> {
@@ -316,10 +316,11 @@ async fn an_offered_answer_is_seen_at_once_and_an_older_one_is_not_taken() {
         agent.once(&Request::get(PATH), Duration::from_secs(1)).await.expect("scripted")
     };
     sleep(1).await;
+    let before = poll.given();
     let (newer, older) = (read("three", 9).await, read("two", 8).await);
-    assert_eq!(poll.offer(newer).await, Ok(true));
+    assert_eq!(poll.offer(newer, before).await, Ok(true));
     assert_eq!(value(&cell), "three");
-    assert_eq!(poll.offer(older).await, Ok(false));
+    assert_eq!(poll.offer(older, before).await, Ok(false));
     assert_eq!(value(&cell), "three");
     // What the loop was told before that is older, too.
     consul.set(PATH, "two", 8);
@@ -327,6 +328,28 @@ async fn an_offered_answer_is_seen_at_once_and_an_older_one_is_not_taken() {
     assert_eq!(value(&cell), "three");
     consul.set(PATH, "four", 10);
     until(&cell, "four").await;
+}
+
+/// What a restored snapshot does: the poll that is held is woken with what was there before.
+#[tokio::test(start_paused = true)]
+async fn a_newer_answer_with_a_lower_index_is_taken_and_what_the_loop_hears_of_before_changes_nothing() {
+    let consul = FakeConsul::default();
+    consul.set(PATH, "one", 9);
+    let (agent, (cell, poll)) = (consul.agent(), start(&consul));
+    until(&cell, "one").await;
+    sleep(1).await;
+    let before = poll.given();
+    consul.script(Step::indexed(4, "restored"));
+    let read = agent.once(&Request::get(PATH), Duration::from_secs(1)).await.expect("scripted");
+    assert_eq!(poll.offer(read, before).await, Ok(true));
+    assert_eq!(value(&cell), "restored");
+    let seen = cell.version();
+    consul.interrupt(Step::indexed(9, "one"));
+    consul.set(PATH, "restored", 4);
+    sleep(1).await;
+    assert_eq!(cell.version(), seen);
+    consul.set(PATH, "two", 5);
+    until(&cell, "two").await;
 }
 
 #[tokio::test(start_paused = true)]

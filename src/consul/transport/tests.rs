@@ -30,7 +30,7 @@ async fn serve(ip: &str, answers: Vec<Vec<u8>>) -> (u16, tokio::task::JoinHandle
 
 fn agent(host: &str, port: u16) -> Agent {
     let address = Address { host: host.to_owned(), port };
-    let config = AgentConfig { address, token: Some(Secret::new("s3cr3t")), max_polls: 10 };
+    let config = AgentConfig { address, token: Some(Secret::new("s3cr3t")), max_polls: None };
     let agent = Agents::new().agent(&config).expect("built");
     assert!(!format!("{config:?} {agent:?}").contains("s3cr3t"));
     agent
