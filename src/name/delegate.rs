@@ -138,6 +138,40 @@ impl<L> DelegateTree<L> {
         }
     }
 
+    /// The same tree over other leaves.
+    pub fn map<U>(self, mut leaf: impl FnMut(L) -> U) -> DelegateTree<U> {
+        self.map_with(&mut leaf)
+    }
+
+    fn map_with<U>(self, leaf: &mut impl FnMut(L) -> U) -> DelegateTree<U> {
+        match self {
+            Self::Exception { path, dentry, message } => DelegateTree::Exception { path, dentry, message },
+            Self::Empty { path, dentry } => DelegateTree::Empty { path, dentry },
+            Self::Fail { path, dentry } => DelegateTree::Fail { path, dentry },
+            Self::Neg { path, dentry } => DelegateTree::Neg { path, dentry },
+            Self::Leaf { path, dentry, value } => DelegateTree::Leaf { path, dentry, value: leaf(value) },
+            Self::Delegate { path, dentry, tree } => {
+                DelegateTree::Delegate { path, dentry, tree: Box::new(tree.map_with(leaf)) }
+            }
+            Self::Alt { path, dentry, trees } => {
+                let trees = trees.into_iter().map(|tree| tree.map_with(leaf)).collect();
+                DelegateTree::Alt { path, dentry, trees }
+            }
+            Self::Union { path, dentry, trees } => {
+                let branch = |branch: WeightedDelegate<L>| WeightedDelegate {
+                    weight: branch.weight,
+                    tree: branch.tree.map_with(leaf),
+                };
+                let trees = trees.into_iter().map(branch).collect();
+                DelegateTree::Union { path, dentry, trees }
+            }
+            Self::Transformation { path, name, value, tree } => {
+                let value = leaf(value);
+                DelegateTree::Transformation { path, name, value, tree: Box::new(tree.map_with(leaf)) }
+            }
+        }
+    }
+
     /// What was looked up at this node.
     pub fn path(&self) -> &Path {
         match self {

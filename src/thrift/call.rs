@@ -48,13 +48,23 @@ pub enum BadCall {
     },
 }
 
+/// What a message begins with.
+pub(super) struct Head<'m> {
+    /// Whether it is a call, a reply, …
+    pub kind: u8,
+    /// The method.
+    pub name: &'m [u8],
+    /// The sequence number.
+    pub seqid: i32,
+}
+
 /// Reads the message of one call, in the strict form or the old one. What follows the arguments is ignored.
 ///
 /// # Errors
 /// It is not a call that can be served; the error says what to answer.
 pub fn read_call(message: &[u8]) -> Result<Call, BadCall> {
     let mut reader = Reader::new(message);
-    let (name, seqid) = header(&mut reader).map_err(|fault| match fault {
+    let Head { kind: _, name, seqid } = Head::read(&mut reader).map_err(|fault| match fault {
         Fault::Cut => cut(),
         Fault::Protocol(text) => BadCall::Header(format!("unreadable message header: {text}")),
     })?;
@@ -91,20 +101,21 @@ pub fn refuse(out: &mut BytesMut, call: &Call, refusal: &Refusal) {
     }
 }
 
-/// The name and the sequence number.
-fn header<'m>(reader: &mut Reader<'m>) -> Result<(&'m [u8], i32), Fault> {
-    let first = reader.i32()?;
-    if let Ok(length) = usize::try_from(first) {
-        // The old form begins with the length of the name.
-        let name = reader.take(length)?;
-        reader.byte()?;
-        return Ok((name, reader.i32()?));
+impl<'m> Head<'m> {
+    pub(super) fn read(reader: &mut Reader<'m>) -> Result<Self, Fault> {
+        let first = reader.i32()?;
+        if let Ok(length) = usize::try_from(first) {
+            // The old form begins with the length of the name.
+            let name = reader.take(length)?;
+            return Ok(Self { name, kind: reader.byte()?, seqid: reader.i32()? });
+        }
+        let first = first.cast_unsigned();
+        if first >> 16 != VERSION_1 {
+            return Err(Fault::Protocol(format!("version {first:#010x} is none that is known")));
+        }
+        let [.., kind] = first.to_be_bytes();
+        Ok(Self { kind, name: reader.bytes()?, seqid: reader.i32()? })
     }
-    if first.cast_unsigned() >> 16 != VERSION_1 {
-        return Err(Fault::Protocol(format!("version {:#010x} is none that is known", first.cast_unsigned())));
-    }
-    let name = reader.bytes()?;
-    Ok((name, reader.i32()?))
 }
 
 fn cut() -> BadCall {

@@ -8,11 +8,13 @@ use super::read::Type;
 
 /// The strict form, version 1; the low byte is the kind of message.
 const VERSION_1: u32 = 0x8001_0000;
-const REPLY: u32 = 2;
-const EXCEPTION: u32 = 3;
+const CALL: u8 = 1;
+pub(super) const REPLY: u8 = 2;
+pub(super) const EXCEPTION: u8 = 3;
 
 /// Appends the head of a reply; the body of [`super::result`] follows it.
 pub fn reply_head(out: &mut BytesMut, name: &[u8], seqid: i32) {
+    out.reserve(12 + name.len());
     head(out, REPLY, name, seqid);
 }
 
@@ -24,9 +26,13 @@ pub fn exception(out: &mut BytesMut, name: &[u8], seqid: i32, kind: i32, message
     out.stop();
 }
 
-fn head(out: &mut BytesMut, kind: u32, name: &[u8], seqid: i32) {
-    out.reserve(12 + name.len());
-    out.put_u32(VERSION_1 | kind);
+/// Appends the head of a call. Its number is 0: mux has tags to tell answers apart.
+pub(super) fn call_head(out: &mut impl BufMut, name: &[u8]) {
+    head(out, CALL, name, 0);
+}
+
+fn head(out: &mut impl BufMut, kind: u8, name: &[u8], seqid: i32) {
+    out.put_u32(VERSION_1 | u32::from(kind));
     out.bytes(name);
     out.put_i32(seqid);
 }
@@ -94,6 +100,22 @@ pub(super) trait Encode: BufMut {
     fn path(&mut self, id: i16, path: &Path) {
         self.list(id, Type::String, path.len());
         path.elems().for_each(|elem| self.bytes(elem));
+    }
+
+    /// A field that is a list of the ids of nodes.
+    fn ids(&mut self, id: i16, children: &[i32]) {
+        self.list(id, Type::I32, children.len());
+        children.iter().for_each(|child| self.put_i32(*child));
+    }
+
+    /// A field that is a list of `WeightedNodeId`.
+    fn weighted(&mut self, id: i16, weights: impl Iterator<Item = f64>, children: &[i32]) {
+        self.list(id, Type::Struct, children.len());
+        for (weight, child) in weights.zip(children) {
+            self.double(1, weight);
+            self.number(2, *child);
+            self.stop();
+        }
     }
 
     /// A member of a union that says all by its name.

@@ -9,6 +9,8 @@ mod encode;
 mod explain;
 mod nodes;
 mod read;
+pub mod reply;
+pub mod request;
 pub mod result;
 #[cfg(test)]
 mod tests;

@@ -45,6 +45,7 @@ const MAX_NESTING: usize = 64;
 #[derive(Clone, Copy)]
 pub(super) struct Reader<'m> {
     rest: &'m [u8],
+    most_elements: usize,
 }
 
 // === impl Fault ===
@@ -107,8 +108,15 @@ impl Type {
 // === impl Reader ===
 
 impl<'m> Reader<'m> {
+    /// Reads what a client sends.
     pub(super) fn new(message: &'m [u8]) -> Self {
-        Self { rest: message }
+        Self { rest: message, most_elements: MAX_ELEMENTS }
+    }
+
+    /// Reads what a server that we chose sends: as many elements as the message has room for. Sets of addresses may be
+    /// large.
+    pub(super) fn of_reply(message: &'m [u8]) -> Self {
+        Self { rest: message, most_elements: usize::MAX }
     }
 
     /// What has not been read.
@@ -204,6 +212,16 @@ impl<'m> Reader<'m> {
     /// The start of a field that is a list, with the number of its elements.
     pub(super) fn list(&mut self, field: &str, kind: Type, element: Type) -> Result<usize, Fault> {
         expect(field, Type::List, kind)?;
+        self.elements(field, element)
+    }
+
+    /// The start of a field that is a set, with the number of its elements.
+    pub(super) fn set(&mut self, field: &str, kind: Type, element: Type) -> Result<usize, Fault> {
+        expect(field, Type::Set, kind)?;
+        self.elements(field, element)
+    }
+
+    fn elements(&mut self, field: &str, element: Type) -> Result<usize, Fault> {
         let code = self.byte()?;
         let count = self.count(field)?;
         // The type of no elements says nothing.
@@ -227,8 +245,8 @@ impl<'m> Reader<'m> {
 
     fn count(&mut self, field: &str) -> Result<usize, Fault> {
         let count = self.size()?;
-        if count > MAX_ELEMENTS {
-            return Err(too_long(field, count, "elements", MAX_ELEMENTS));
+        if count > self.most_elements {
+            return Err(too_long(field, count, "elements", self.most_elements));
         }
         // Every element has at least one byte.
         if count > self.rest.len() { Err(Fault::Cut) } else { Ok(count) }

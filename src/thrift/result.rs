@@ -145,8 +145,8 @@ fn bound_node(out: &mut Vec<u8>, Numbered { node, children, .. }: &Numbered<'_, 
             Some(id) => bound_name(out, 4, id, &bound.residual),
             None => out.void(1),
         },
-        NameTree::Alt(_) => ids(out, 5, children),
-        NameTree::Union(trees) => weighted(out, 6, trees.iter().map(|branch| branch.weight), children),
+        NameTree::Alt(_) => out.ids(5, children),
+        NameTree::Union(trees) => out.weighted(6, trees.iter().map(|branch| branch.weight), children),
     }
     out.stop();
 }
@@ -183,9 +183,9 @@ fn delegate_node(out: &mut Vec<u8>, Numbered { node, children, .. }: &Numbered<'
             Some(id) => bound_name(out, 6, id, &value.residual),
             None => out.void(4),
         },
-        DelegateTree::Alt { .. } => ids(out, 8, children),
+        DelegateTree::Alt { .. } => out.ids(8, children),
         DelegateTree::Union { trees, .. } => {
-            weighted(out, 9, trees.iter().map(|branch| branch.weight), children);
+            out.weighted(9, trees.iter().map(|branch| branch.weight), children);
         }
         DelegateTree::Transformation { value, .. } => {
             out.field(Type::Struct, 10);
@@ -201,20 +201,6 @@ fn delegate_node(out: &mut Vec<u8>, Numbered { node, children, .. }: &Numbered<'
 /// The id of the child of a node that has exactly one.
 fn child(children: &[i32]) -> i32 {
     children.first().copied().unwrap_or_default()
-}
-
-fn ids(out: &mut Vec<u8>, id: i16, children: &[i32]) {
-    out.list(id, Type::I32, children.len());
-    children.iter().for_each(|child| out.put_i32(*child));
-}
-
-fn weighted(out: &mut Vec<u8>, id: i16, weights: impl Iterator<Item = f64>, children: &[i32]) {
-    out.list(id, Type::Struct, children.len());
-    for (weight, child) in weights.zip(children) {
-        out.double(1, weight);
-        out.number(2, *child);
-        out.stop();
-    }
 }
 
 /// A field that is a `BoundName`.

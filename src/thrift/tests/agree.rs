@@ -18,11 +18,11 @@ use super::*;
 use crate::interpreter::{BoundTree, Delegation, DelegationLeaf};
 use crate::name::{AddrSet, Address, DelegateTree, Dentry, Limits, Meta, Weighted, WeightedDelegate};
 
-fn elems() -> impl Strategy<Value = Vec<Vec<u8>>> + Clone {
+pub(super) fn elems() -> impl Strategy<Value = Vec<Vec<u8>>> + Clone {
     vec(vec(any::<u8>(), 1..20), 0..5)
 }
 
-fn paths() -> impl Strategy<Value = Path> + Clone {
+pub(super) fn paths() -> impl Strategy<Value = Path> + Clone {
     elems().prop_map(|elems| name(&elems))
 }
 
@@ -30,7 +30,7 @@ fn weights() -> impl Strategy<Value = f64> {
     prop_oneof![Just(1.0), 0.0..1.0e9]
 }
 
-fn bound_trees() -> impl Strategy<Value = BoundTree> {
+pub(super) fn bound_trees() -> impl Strategy<Value = BoundTree> {
     let leaf = (paths(), paths()).prop_map(|(id, residual)| {
         NameTree::Leaf(Bound { id: BoundId::Path(id), residual, source: AddrSource::None, weight: None })
     });
@@ -41,7 +41,7 @@ fn bound_trees() -> impl Strategy<Value = BoundTree> {
     })
 }
 
-fn delegate_trees() -> impl Strategy<Value = DelegateTree<DelegationLeaf>> {
+pub(super) fn delegate_trees() -> impl Strategy<Value = DelegateTree<DelegationLeaf>> {
     let dentries = prop::sample::select(vec!["/svc=>/host", r"/\x2f=>~", "/*/x=>0.50*/a & /b | $"])
         .prop_map(|text| Arc::new(Dentry::parse(text).unwrap()));
     let at = (paths(), dentries);
@@ -96,7 +96,7 @@ fn metas() -> impl Strategy<Value = Meta> {
     })
 }
 
-fn addr_sets() -> impl Strategy<Value = AddrSet> {
+pub(super) fn addr_sets() -> impl Strategy<Value = AddrSet> {
     let address = (any::<IpAddr>(), any::<u16>(), metas())
         .prop_map(|(ip, port, meta)| Address { meta, ..Address::new(ip, port) });
     (vec(address, 0..20), metas()).prop_map(|(addrs, meta)| AddrSet::new(addrs, meta))
@@ -254,7 +254,7 @@ proptest! {
 }
 
 /// A tree as a request has it, numbered in any order.
-fn delegate_request(tree: &BoundTree, nodes: &mut BTreeMap<i32, wire::DelegateNode>) -> wire::DelegateNode {
+pub(super) fn delegate_request(tree: &BoundTree, nodes: &mut BTreeMap<i32, wire::DelegateNode>) -> wire::DelegateNode {
     let void = || wire::Void {};
     let mut below = |tree: &BoundTree| {
         let node = delegate_request(tree, nodes);

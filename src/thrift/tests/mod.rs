@@ -2,6 +2,7 @@
 
 mod agree;
 mod apache;
+mod client;
 mod golden;
 mod hostile;
 mod vectors;
