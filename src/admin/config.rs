@@ -6,7 +6,8 @@ use std::time::Duration;
 use regex::Regex;
 
 use crate::config::tree::Node;
-use crate::config::{Fields, FromNode, Port, Report, ServerTls, SocketOptions};
+use crate::config::{Fields, FromNode, Port, Report, SocketOptions};
+use crate::runtime::tls;
 
 /// The admin server. Without `admin:` it has all defaults.
 #[derive(Clone, Debug)]
@@ -15,8 +16,8 @@ pub struct AdminConfig {
     pub address: SocketAddr,
     /// `socketOptions`.
     pub socket_options: SocketOptions,
-    /// `tls`.
-    pub tls: Option<ServerTls>,
+    /// `tls`, with its files.
+    pub tls: Option<tls::Loaded>,
     /// `security`; none = every path is served.
     pub security: Option<Security>,
     /// `shutdownGraceMs`: how long a shutdown waits for clients, at least a second.
@@ -46,7 +47,7 @@ impl FromNode for AdminConfig {
             Some(Self {
                 address: SocketAddr::new(ip, port),
                 socket_options: fields.or("socketOptions", default.socket_options),
-                tls: ServerTls::not_built_yet(fields),
+                tls: tls::Loaded::read(fields),
                 security: fields.opt("security"),
                 shutdown_grace: fields.millis_or("shutdownGraceMs", default.shutdown_grace).max(Duration::from_secs(1)),
             })
@@ -176,6 +177,6 @@ mod tests {
         refused("{ip: localhost}", "'localhost' is not an IP string literal.");
         refused("{port: \"9991\"}", "not numeric");
         refused("{shutdownGracesMs: 1}", "did you mean \"shutdownGraceMs\"?");
-        refused("{tls: {certPath: a, keyPath: b}}", "tls: not built yet");
+        refused("{tls: {certPath: nope, keyPath: nope}}", "nope: cannot be read");
     }
 }

@@ -6,9 +6,9 @@ use std::time::SystemTime;
 use super::Parts;
 use super::limits::Limits;
 use crate::consul::ConsulMetrics;
-use crate::runtime::{Connections, Readiness};
+use crate::runtime::{Connections, Readiness, tls};
 use crate::store::Staleness;
-use crate::telemetry::{ConnectionCounts, Evaluations, MetricsSetup, ReadinessState, StaleValues, Tables};
+use crate::telemetry::{ConnectionCounts, Evaluations, MetricsSetup, ReadinessState, StaleValues, Tables, TlsFigures};
 use crate::text::calendar;
 
 /// Registers the figures of the parts.
@@ -32,6 +32,15 @@ pub(super) fn register(
     metrics.own.register_collector(Box::new(limits.figures()));
     metrics.own.register_collector(Box::new(connections));
     metrics.own.register_collector(Box::new(stale_values(parts, readiness)));
+}
+
+/// Registers the figures of what has TLS. A certificate that is not as it should be degrades readiness.
+pub(super) fn register_tls(metrics: &mut MetricsSetup, readiness: &Readiness, servers: &[Arc<tls::Server>]) {
+    for server in servers {
+        let probed = server.clone();
+        readiness.watch(format!("TLS of {}", server.key()), move || probed.degradation());
+    }
+    metrics.own.register_collector(Box::new(TlsFigures(servers.to_vec())));
 }
 
 /// The sources whose values can go stale. What is stale degrades readiness, and never takes it away.

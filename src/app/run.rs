@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 
-use super::figures::register;
+use super::figures::{register, register_tls};
 use super::limits::Limits;
 use super::{Config, Parts};
 use crate::admin::{self, AdminState, Pages};
@@ -13,7 +13,7 @@ use crate::iface::{Core, IfaceMetrics};
 use crate::runtime::logs::LogControl;
 use crate::runtime::{
     Connections, Drain, Endpoint, Plan, Readiness, Watchdog, bind_all, drain_all, handle_signals,
-    raise_descriptor_limit,
+    raise_descriptor_limit, tls,
 };
 use crate::telemetry::{Legacy, MetricsSetup, Process, ServerStats};
 
@@ -42,9 +42,11 @@ pub fn run(config: Config, logs: LogControl) -> bool {
 async fn serve(config: Config, logs: LogControl, process: Process) -> Result<bool, String> {
     let descriptors = raise_descriptor_limit();
     // Every port before any work: a start that fails must not have touched a backend.
-    let endpoints = std::iter::once(admin_endpoint(&config))
-        .chain(config.interfaces.iter().enumerate().map(|(place, interface)| interface.endpoint(place)));
-    let mut listeners = bind_all(endpoints.collect()).map_err(|error| error.to_string())?.into_iter();
+    let endpoints: Vec<Endpoint> = std::iter::once(admin_endpoint(&config))
+        .chain(config.interfaces.iter().enumerate().map(|(place, interface)| interface.endpoint(place)))
+        .collect();
+    let tls: Vec<Arc<tls::Server>> = endpoints.iter().filter_map(|endpoint| endpoint.tls.clone()).collect();
+    let mut listeners = bind_all(endpoints).map_err(|error| error.to_string())?.into_iter();
     let admin_listener = listeners.next().ok_or("no listener for the admin server")?;
     let readiness = Readiness::new();
     let started = readiness.pending("start");
@@ -65,6 +67,8 @@ async fn serve(config: Config, logs: LogControl, process: Process) -> Result<boo
     let mut metrics = MetricsSetup::new(legacy.clone());
     process.register(&mut metrics);
     register(&mut metrics, &parts, &readiness, &limits, &admin_connections);
+    register_tls(&mut metrics, &readiness, &tls);
+    let _certificates = tls::keep_current(tls);
     let core = Core {
         interpreter: Arc::new(parts.interpreter.clone()),
         storage: parts.storage.clone(),
@@ -117,6 +121,8 @@ async fn serve(config: Config, logs: LogControl, process: Process) -> Result<boo
 
 fn admin_endpoint(config: &Config) -> Endpoint {
     let admin = &config.admin;
-    let options = admin.socket_options.clone();
-    Endpoint { what: "http".to_owned(), key: "admin".to_owned(), address: admin.address, options, tls: None }
+    let (key, options) = ("admin".to_owned(), admin.socket_options.clone());
+    let tls = admin.tls.clone().map(|loaded| tls::Server::new(key.clone(), loaded));
+    let what = if tls.is_some() { "https" } else { "http" };
+    Endpoint { what: what.to_owned(), key, address: admin.address, options, tls }
 }

@@ -10,13 +10,13 @@ use super::{Fields, FromNode, Report};
 pub struct ServerTls {
     /// PEM file of the certificate.
     pub cert_path: PathBuf,
-    /// PEM file of its private key, PKCS#8.
+    /// PEM file of its private key.
     pub key_path: PathBuf,
     /// PEM file of the certificates between it and the root.
     pub intermediate_certs_path: Option<PathBuf>,
     /// PEM file of the roots that clients' certificates are checked against.
     pub ca_cert_path: Option<PathBuf>,
-    /// Cipher names, in the words of the JVM.
+    /// Cipher suites, in the words of the JVM or of OpenSSL.
     pub ciphers: Option<Vec<String>>,
     /// Whether a client must show a certificate.
     pub require_client_auth: bool,
@@ -25,34 +25,32 @@ pub struct ServerTls {
 }
 
 impl ServerTls {
-    /// Reads `tls` and refuses it: it is checked already, but nothing serves it.
-    pub fn not_built_yet(fields: &mut Fields<'_>) -> Option<Self> {
-        let tls = fields.opt("tls");
-        if tls.is_some() {
-            fields.report().problem(fields.span_of("tls"), "tls: not built yet");
+    /// Reads the keys of a `tls` block.
+    pub fn read(fields: &mut Fields<'_>) -> Option<Self> {
+        let (cert_path, key_path) = (fields.req("certPath"), fields.req("keyPath"));
+        let intermediate_certs_path = fields.opt("intermediateCertsPath");
+        let ca_cert_path = fields.opt("caCertPath");
+        let ciphers = fields.opt("ciphers");
+        let require_client_auth = fields.or("requireClientAuth", false);
+        let protocols = fields.opt("protocols");
+        match (require_client_auth, &ca_cert_path) {
+            (false, Some(_)) => fields.without_effect(&["caCertPath"], " without `requireClientAuth: true`"),
+            (true, None) => {
+                // namerd goes by the JVM's own list then: any certificate of any public CA.
+                let message = "requireClientAuth needs `caCertPath`: a PEM file of the CAs that issue the clients' \
+                               certificates (out of a keystore: keytool -exportcert -rfc -keystore STORE -alias NAME)";
+                fields.report().problem(fields.span_of("requireClientAuth"), message);
+            }
+            (false, None) | (true, Some(_)) => {}
         }
-        tls
-    }
-}
-
-impl FromNode for ServerTls {
-    fn from_node(node: &Node, report: &Report) -> Option<Self> {
-        Fields::read(node, "tls", report, |fields| {
-            let (cert_path, key_path) = (fields.req("certPath"), fields.req("keyPath"));
-            let intermediate_certs_path = fields.opt("intermediateCertsPath");
-            let ca_cert_path = fields.opt("caCertPath");
-            let ciphers = fields.opt("ciphers");
-            let require_client_auth = fields.or("requireClientAuth", false);
-            let protocols = fields.opt("protocols");
-            Some(Self {
-                cert_path: cert_path?,
-                key_path: key_path?,
-                intermediate_certs_path,
-                ca_cert_path,
-                ciphers,
-                require_client_auth,
-                protocols,
-            })
+        Some(Self {
+            cert_path: cert_path?,
+            key_path: key_path?,
+            intermediate_certs_path,
+            ca_cert_path,
+            ciphers,
+            require_client_auth,
+            protocols,
         })
     }
 }
@@ -147,13 +145,20 @@ mod tests {
             .map_err(|problems| problems.to_string())
     }
 
+    fn server(tls: &str) -> Result<(ServerTls, Vec<String>), String> {
+        read_text("f", &format!("tls: {tls}"), "the test", |fields| fields.section("tls", "tls", ServerTls::read))
+            .map(|(tls, warnings)| (tls, warnings.iter().map(ToString::to_string).collect()))
+            .map_err(|problems| problems.to_string())
+    }
+
     #[test]
     fn a_server_needs_a_certificate_and_a_key() {
-        let tls: ServerTls = read(
+        let (tls, warnings) = server(
             "{certPath: c.pem, keyPath: k.pem, requireClientAuth: true, caCertPath: ca.pem, \
                                    protocols: [TLSv1.2], ciphers: [a, b], intermediateCertsPath: i.pem}",
         )
         .expect("valid");
+        assert!(warnings.is_empty(), "{warnings:?}");
         assert_eq!(
             tls,
             ServerTls {
@@ -166,9 +171,17 @@ mod tests {
                 protocols: Some(vec!["TLSv1.2".to_owned()]),
             }
         );
-        let problems = read::<ServerTls>("{}").expect_err("refused");
+        let problems = server("{}").expect_err("refused");
         assert!(problems.contains("'certPath' is required for tls"), "{problems}");
         assert!(problems.contains("'keyPath' is required for tls"), "{problems}");
+    }
+
+    #[test]
+    fn certificates_of_clients_are_required_or_not_asked_for() {
+        let problems = server("{certPath: c, keyPath: k, requireClientAuth: true}").expect_err("refused");
+        assert!(problems.starts_with("f:1:51: requireClientAuth needs `caCertPath`: "), "{problems}");
+        let (_, warnings) = server("{certPath: c, keyPath: k, caCertPath: ca.pem}").expect("valid");
+        assert_eq!(warnings, ["f:1:44: caCertPath has no effect without `requireClientAuth: true`"]);
     }
 
     #[test]

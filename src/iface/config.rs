@@ -6,8 +6,8 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use super::http::HttpControllerConfig;
 use super::{Core, Serving};
 use crate::config::tree::Node;
-use crate::config::{Fields, Kind, Port, Report, ServerTls, SocketOptions};
-use crate::runtime::{Endpoint, Listener};
+use crate::config::{Fields, Kind, Port, Report, SocketOptions};
+use crate::runtime::{Endpoint, Listener, tls};
 
 /// The `kind`-specific part of an element of `interfaces:`.
 pub trait InterfaceConfig: fmt::Debug + Send + Sync {
@@ -35,8 +35,8 @@ pub struct InterfaceBlock {
     pub address: SocketAddr,
     /// `socketOptions`.
     pub socket_options: SocketOptions,
-    /// `tls`.
-    pub tls: Option<ServerTls>,
+    /// `tls`, with its files.
+    pub tls: Option<tls::Loaded>,
     /// The keys of the kind.
     pub config: Box<dyn InterfaceConfig>,
 }
@@ -51,7 +51,7 @@ impl InterfaceBlock {
             let ip = fields.or("ip", IpAddr::V4(Ipv4Addr::LOCALHOST));
             let port = fields.opt("port").map(|Port(port)| port);
             let socket_options = fields.or("socketOptions", SocketOptions::default());
-            let tls = ServerTls::not_built_yet(fields);
+            let tls = tls::Loaded::read(fields);
             let config = config?;
             let address = SocketAddr::new(ip, port.unwrap_or_else(|| config.default_port()));
             Some(Self { kind: kind.name, address, socket_options, tls, config })
@@ -61,12 +61,13 @@ impl InterfaceBlock {
     /// Where it is to listen; `place` is that of the element in the list.
     #[must_use]
     pub fn endpoint(&self, place: usize) -> Endpoint {
+        let key = format!("interfaces[{place}]");
         Endpoint {
             what: format!("{} interface", self.kind),
-            key: format!("interfaces[{place}]"),
+            tls: self.tls.clone().map(|loaded| tls::Server::new(key.clone(), loaded)),
+            key,
             address: self.address,
             options: self.socket_options.clone(),
-            tls: None,
         }
     }
 
@@ -107,10 +108,13 @@ mod tests {
     }
 
     #[test]
-    fn tls_is_checked_but_not_built_yet() {
-        let tls = |tls: &str| read(&format!("i: {{kind: io.l5d.httpController, tls: {tls}}}")).expect_err("refused");
-        assert_eq!(tls("{certPath: a, keyPath: b}"), ["tls: not built yet"]);
-        assert_eq!(tls("{keyPath: b}"), ["'certPath' is required for tls"]);
+    fn tls_is_loaded_when_it_is_read() {
+        let tls = |tls: &str| read(&format!("i: {{kind: io.l5d.httpController, tls: {tls}}}"));
+        let interface = tls("{certPath: tests/data/tls/rsa.pem, keyPath: tests/data/tls/rsa.key}").expect("valid");
+        assert!(interface.endpoint(3).tls.is_some_and(|tls| tls.key() == "interfaces[3]"));
+        let messages = tls("{certPath: tests/data/tls/rsa.pem, keyPath: nope}").expect_err("refused");
+        assert!(messages[0].starts_with("nope: cannot be read (No such file"), "{messages:?}");
+        assert_eq!(tls("{keyPath: b}").expect_err("refused"), ["'certPath' is required for tls"]);
     }
 
     #[test]

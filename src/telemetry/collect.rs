@@ -11,7 +11,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
-use crate::runtime::{Connections, Limit, LimitCounts, Readiness, ReadyState};
+use crate::runtime::{Connections, Limit, LimitCounts, Readiness, ReadyState, tls};
 use crate::store::{Evaluators, Staleness, Usage};
 
 /// Says how full a table is. Must not block.
@@ -44,6 +44,10 @@ pub struct LimitFigures {
     set: Vec<(Limit, u64)>,
     counts: LimitCounts,
 }
+
+/// Handshakes and certificates of servers.
+#[derive(Debug)]
+pub struct TlsFigures(pub Vec<Arc<tls::Server>>);
 
 /// Formulas that were run.
 #[derive(Debug)]
@@ -205,6 +209,33 @@ impl Collector for LimitFigures {
         )?;
         let refused = rows(&|limit, _| self.counts.count(limit));
         counters(to, "limit_refused", "What was refused because it exceeded a limit", refused.into_iter())
+    }
+}
+
+// === impl TlsFigures ===
+
+impl Collector for TlsFigures {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        if self.0.is_empty() {
+            return Ok(());
+        }
+        let to = &mut encoder;
+        let done = self.0.iter().map(|server| ([("server", server.key())], server.done()));
+        counters(to, "tls_handshakes", "TLS handshakes that were finished", done)?;
+        let failed = self.0.iter().flat_map(|server| {
+            tls::Reason::ALL
+                .map(|reason| ([("server", server.key()), ("reason", reason.label())], server.failed(reason)))
+        });
+        counters(to, "tls_handshake_failures", "TLS handshakes that failed", failed)?;
+        let not_after = self.0.iter().map(|server| ([("server", server.key())], server.not_after()));
+        let help = "Until when the certificate is valid, in seconds since 1970";
+        gauges(to, "tls_certificate_not_after_seconds", help, not_after)?;
+        let renewals = self.0.iter().flat_map(|server| {
+            let renewals = server.renewals();
+            [("used", renewals.used), ("refused", renewals.refused)]
+                .map(|(outcome, count)| ([("server", server.key()), ("outcome", outcome)], count))
+        });
+        counters(to, "tls_renewals", "Changed files of certificates and keys that were found", renewals)
     }
 }
 

@@ -42,7 +42,7 @@ mod process;
 mod server;
 mod var_state;
 
-pub use collect::{ConnectionCounts, Evaluations, LimitFigures, ReadinessState, StaleValues, Tables};
+pub use collect::{ConnectionCounts, Evaluations, LimitFigures, ReadinessState, StaleValues, Tables, TlsFigures};
 pub use config::{KINDS, PrometheusConfig, TelemeterBlock, TelemeterConfig};
 pub use legacy::{Counter, Histogram, JsonQuery, Legacy, Level, LevelGuard, NoSuchSubtree, Scope, Summary};
 pub use metrics::{Metrics, MetricsSetup, OWN_CONTENT_TYPE};

@@ -3,7 +3,9 @@
 use std::borrow::Cow;
 use std::io;
 
-use rustls::{AlertDescription, CertificateError, Error};
+use rustls::{AlertDescription, CertificateError, Error, OtherError};
+
+use super::clients::Refused;
 
 /// Why a handshake failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -156,6 +158,9 @@ fn refused_certificate(error: &CertificateError) -> (Cow<'static, str>, &'static
             "add its issuer to caCertPath; the client must send intermediate certificates itself \
              (`intermediateCertsPath` of its `clientAuth`)",
         ),
+        CertificateError::Other(OtherError(other)) if let Some(refused) = other.downcast_ref::<Refused>() => {
+            (refused.what.clone().into(), refused.remedy)
+        }
         error => (format!("the client's certificate is refused: {error}").into(), "issue a new one"),
     }
 }

@@ -64,7 +64,7 @@ impl Server {
         if first[0] != 0x16 {
             return Err((Failure::not_tls(foreign::guess(&first[..length])), None));
         }
-        let accepting = TlsAcceptor::from(self.config.clone()).accept(stream).into_fallible();
+        let accepting = TlsAcceptor::from(self.current().config.clone()).accept(stream).into_fallible();
         match accepting.await {
             Ok(stream) => Ok(Some(Conn::Tls(Box::new(stream)))),
             Err((error, stream)) => Err((Failure::of(&error), Some(stream))),

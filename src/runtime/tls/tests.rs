@@ -1,13 +1,16 @@
 //! Listeners with TLS, over real sockets.
 
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rcgen::{CertifiedKey, generate_simple_self_signed};
+use rcgen::date_time_ymd;
 use rustls::crypto::ring;
-use rustls::pki_types::{PrivateKeyDer, ServerName};
-use rustls::{ClientConfig, RootCertStore, ServerConfig};
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::version::TLS12;
+use rustls::{ClientConfig, RootCertStore};
+use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
@@ -17,14 +20,17 @@ use tokio_rustls::client::TlsStream;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::super::{Conn, Connections, Endpoint, Listener, accept};
-use super::{Reason, Server};
-use crate::config::SocketOptions;
+use super::reload::Lookout;
+use super::testing::{Authority, Issued, server};
+use super::{Reason, Renewals, Server};
+use crate::config::{ServerTls, SocketOptions};
 
 /// A server that sends back what it gets, and a client that trusts it.
 struct World {
     tls: Arc<Server>,
     address: SocketAddr,
-    connector: TlsConnector,
+    authority: Authority,
+    folder: TempDir,
     connections: Arc<Connections>,
     stop: Option<oneshot::Sender<()>>,
     server: AbortOnDropHandle<()>,
@@ -41,24 +47,12 @@ async fn echo(mut conn: Conn, _: SocketAddr) {
 
 impl World {
     fn start() -> Self {
-        let CertifiedKey { cert, signing_key } =
-            generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate can be made");
-        let key = PrivateKeyDer::try_from(signing_key.serialize_der()).expect("PKCS#8");
-        let provider = Arc::new(ring::default_provider());
-        let config = ServerConfig::builder_with_provider(provider.clone())
-            .with_safe_default_protocol_versions()
-            .expect("ring has suites for them")
-            .with_no_client_auth()
-            .with_single_cert(vec![cert.der().clone()], key)
-            .expect("key and certificate belong together");
-        let mut roots = RootCertStore::empty();
-        roots.add(cert.der().clone()).expect("a certificate");
-        let client = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .expect("ring has suites for them")
-            .with_root_certificates(roots)
-            .with_no_client_auth();
-        let tls = Server::new("interfaces[0]".to_owned(), Arc::new(config));
+        Self::with(|_| ())
+    }
+
+    /// With changes of the `tls` block.
+    fn with(change: impl FnOnce(&mut ServerTls)) -> Self {
+        let (authority, folder, tls) = server(change);
         let listener = Listener::bind(Endpoint {
             what: "echo".to_owned(),
             key: "interfaces[0]".to_owned(),
@@ -72,7 +66,7 @@ impl World {
         let stopped = async move { drop(stopped.await) };
         let connections = Connections::new(1_000);
         let server = AbortOnDropHandle::new(tokio::spawn(accept(listener, connections.clone(), stopped, echo)));
-        Self { tls, address, connector: TlsConnector::from(Arc::new(client)), connections, stop: Some(stop), server }
+        Self { tls, address, authority, folder, connections, stop: Some(stop), server }
     }
 
     async fn tcp(&self) -> TcpStream {
@@ -80,8 +74,12 @@ impl World {
     }
 
     async fn connect(&self) -> TlsStream<TcpStream> {
-        let name = ServerName::try_from("localhost").expect("a name");
-        self.connector.connect(name, self.tcp().await).await.expect("a handshake")
+        self.connect_as(None).await.expect("a handshake")
+    }
+
+    /// Connects with this certificate.
+    async fn connect_as(&self, own: Option<&Issued>) -> io::Result<TlsStream<TcpStream>> {
+        connect(self.tcp().await, self.authority.client(own)).await
     }
 
     /// Waits until so many connections have been accepted and are open.
@@ -94,10 +92,34 @@ impl World {
         .await;
     }
 
+    /// Waits until one handshake has failed, for this reason.
+    async fn fails(&self, reason: Reason) {
+        within(async {
+            while self.failures() != [(reason, 1)] {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await;
+    }
+
     fn failures(&self) -> Vec<(Reason, u64)> {
         let all = Reason::ALL.into_iter().map(|reason| (reason, self.tls.failed(reason)));
         all.filter(|(_, count)| *count > 0).collect()
     }
+}
+
+/// The certificate that the server showed.
+fn shown(stream: &TlsStream<TcpStream>) -> &[CertificateDer<'static>] {
+    stream.get_ref().1.peer_certificates().expect("servers show one")
+}
+
+/// Makes a handshake and, since a server of TLS 1.3 refuses only after the client is done, hears one echo.
+async fn connect(stream: TcpStream, client: Arc<ClientConfig>) -> io::Result<TlsStream<TcpStream>> {
+    let name = ServerName::try_from("localhost").expect("a name");
+    let mut stream = TlsConnector::from(client).connect(name, stream).await?;
+    stream.write_all(b"a").await?;
+    within(stream.read_u8()).await.map(|echo| assert_eq!(echo, b'a'))?;
+    Ok(stream)
 }
 
 async fn within<F: Future>(future: F) -> F::Output {
@@ -143,16 +165,58 @@ async fn a_client_without_tls_is_closed_and_counted() {
 
 #[tokio::test]
 async fn a_client_that_does_not_trust_the_certificate_is_counted_as_such() {
-    let world = World::start();
-    let other = World::start();
-    let name = ServerName::try_from("localhost").expect("a name");
-    other.connector.connect(name, world.tcp().await).await.expect_err("another certificate is trusted");
+    let (world, other) = (World::start(), Authority::new());
+    connect(world.tcp().await, other.client(None)).await.expect_err("another CA is trusted");
+    world.fails(Reason::Untrusted).await;
+}
+
+#[tokio::test]
+async fn clients_must_show_a_certificate_of_the_ca_where_that_is_required() {
+    let world = World::with(|tls| {
+        tls.require_client_auth = true;
+        tls.ca_cert_path = Some(tls.cert_path.with_file_name("ca.pem"));
+    });
+    let known = world.authority.issue(|_| ());
+    world.connect_as(Some(&known)).await.expect("a certificate of the CA");
+    world.connect_as(None).await.expect_err("no certificate");
+    world.fails(Reason::ClientCertificate).await;
+    let expired = world.authority.issue(|params| params.not_after = date_time_ymd(2000, 1, 1));
+    let foreign = Authority::new().issue(|_| ());
+    for other in [expired, foreign] {
+        world.connect_as(Some(&other)).await.expect_err("a bad certificate");
+    }
     within(async {
-        while world.failures() != [(Reason::Untrusted, 1)] {
+        while world.tls.failed(Reason::ClientCertificate) != 3 {
             tokio::task::yield_now().await;
         }
     })
     .await;
+}
+
+#[tokio::test]
+async fn a_client_without_a_common_version_is_counted_as_such() {
+    let world = World::with(|tls| tls.protocols = Some(vec!["TLSv1.3".to_owned()]));
+    let client = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_protocol_versions(&[&TLS12])
+        .expect("ring has suites for it")
+        .with_root_certificates(RootCertStore::empty())
+        .with_no_client_auth();
+    connect(world.tcp().await, Arc::new(client)).await.expect_err("nothing in common");
+    world.fails(Reason::NothingInCommon).await;
+}
+
+#[tokio::test]
+async fn renewed_files_are_used_for_new_connections_and_old_ones_go_on() {
+    let world = World::start();
+    let mut old = world.connect().await;
+    let mut lookout = Lookout::at(&world.tls);
+    world.authority.issue(|_| ()).write_to(world.folder.path());
+    lookout.look();
+    assert_eq!(shown(&world.connect().await), shown(&old), "one look is not enough");
+    lookout.look();
+    assert_ne!(shown(&world.connect().await), shown(&old));
+    assert!(echoes(&mut old).await);
+    assert_eq!((world.tls.renewals(), world.tls.degradation()), (Renewals { used: 1, refused: 0 }, None));
 }
 
 #[tokio::test(start_paused = true)]
