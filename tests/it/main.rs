@@ -16,3 +16,4 @@ mod stale_values;
 mod starting;
 mod support;
 mod tables;
+mod tls;

@@ -8,6 +8,7 @@ mod played_consul;
 mod process;
 mod recorded;
 pub mod thrift;
+mod tls;
 mod wire;
 
 pub use consul::{Agent, Consul, unique};
@@ -15,6 +16,7 @@ pub use frames::{Frames, Next};
 pub use played_consul::PlayedConsul;
 pub use process::{Rosterd, folder};
 pub use recorded::{Action, Configuration, not_built};
+pub use tls::Authority;
 pub use wire::{Answer, Chunk, Head, Wire, get, request};
 
 use std::path::PathBuf;

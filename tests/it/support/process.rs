@@ -1,6 +1,7 @@
 //! Starts the real binary, learns its ports from what it says, and ends it.
 
 use std::io::{BufRead, BufReader, Read, Write};
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -21,7 +22,7 @@ pub struct Rosterd {
     child: Child,
     output: Arc<Output>,
     ports: Vec<(String, u16)>,
-    _folder: TempDir,
+    folder: TempDir,
 }
 
 /// All lines of stdout and stderr so far, in the order in which they came.
@@ -41,10 +42,21 @@ impl Rosterd {
 
     /// As [`Rosterd::start`], in a folder whose files the configuration may name, also relative to it.
     pub fn start_in(folder: TempDir, config: &str) -> Self {
-        let mut started = Self::spawn(folder, config);
-        started.learn_ports(config);
+        let mut started = Self::launch_in(folder, config);
         started.wait_until_ready();
         started
+    }
+
+    /// As [`Rosterd::start_in`], without asking the admin server whether it is ready.
+    pub fn launch_in(folder: TempDir, config: &str) -> Self {
+        let mut started = Self::spawn(folder, config);
+        started.learn_ports(config);
+        started
+    }
+
+    /// The folder of its configuration.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
     }
 
     /// Bytes of memory that are resident, as the kernel counts them.
@@ -77,7 +89,7 @@ impl Rosterd {
         let output = Arc::new(Output::default());
         Output::collect(&output, child.stdout.take().expect("stdout is piped"));
         Output::collect(&output, child.stderr.take().expect("stderr is piped"));
-        Self { child, output, ports: Vec::new(), _folder: folder }
+        Self { child, output, ports: Vec::new(), folder }
     }
 
     /// Ports as namerd announces them: `serving http on /127.0.0.1:9991` is the admin server, then one line per interface.

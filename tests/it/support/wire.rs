@@ -2,16 +2,25 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use rustls::{ClientConfig, ClientConnection, StreamOwned};
 
 use super::PATIENCE;
 
 /// One connection.
 pub struct Wire {
-    stream: TcpStream,
+    socket: TcpStream,
+    stream: Box<dyn ReadWrite>,
     unread: Vec<u8>,
     closed: bool,
+    cut: bool,
 }
+
+trait ReadWrite: Read + Write + Send {}
+
+impl<T: Read + Write + Send> ReadWrite for T {}
 
 /// Status line and headers, in the order and spelling of the wire.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,10 +64,24 @@ pub fn request(port: u16, raw: &str) -> Answer {
 impl Wire {
     /// Connects to a port of this machine.
     pub fn open(port: u16) -> Self {
-        let stream = TcpStream::connect(("127.0.0.1", port)).expect("the port is served");
-        stream.set_nodelay(true).expect("a fresh socket takes options");
-        stream.set_write_timeout(Some(PATIENCE)).expect("a fresh socket takes options");
-        Self { stream, unread: Vec::new(), closed: false }
+        let socket = connect(port);
+        let stream = Box::new(socket.try_clone().expect("a descriptor"));
+        Self { socket, stream, unread: Vec::new(), closed: false, cut: false }
+    }
+
+    /// The same with TLS; also the certificates that the server showed. An error is that of the handshake, or of the
+    /// server's verdict on it.
+    pub fn open_tls(port: u16, client: Arc<ClientConfig>) -> std::io::Result<(Self, Vec<u8>)> {
+        let mut socket = connect(port);
+        socket.set_read_timeout(Some(PATIENCE)).expect("a fresh socket takes options");
+        let name = "localhost".try_into().expect("a name");
+        let mut session = ClientConnection::new(client, name).expect("the configuration is complete");
+        while session.is_handshaking() {
+            session.complete_io(&mut socket)?;
+        }
+        let shown = session.peer_certificates().and_then(|chain| chain.first()).expect("servers show one").to_vec();
+        let stream = Box::new(StreamOwned::new(session, socket.try_clone().expect("a descriptor")));
+        Ok((Self { socket, stream, unread: Vec::new(), closed: false, cut: false }, shown))
     }
 
     /// Sends bytes as they are.
@@ -136,6 +159,11 @@ impl Wire {
         self.closed
     }
 
+    /// Whether it was closed out of order: reset, or with TLS without a word.
+    pub fn cut(&self) -> bool {
+        self.cut
+    }
+
     fn exactly(&mut self, length: usize) -> Option<Vec<u8>> {
         let deadline = Instant::now() + PATIENCE;
         while self.unread.len() < length {
@@ -166,7 +194,7 @@ impl Wire {
         if self.closed || left.is_zero() {
             return false;
         }
-        self.stream.set_read_timeout(Some(left)).expect("the limit is not zero");
+        self.socket.set_read_timeout(Some(left)).expect("the limit is not zero");
         let mut buffer = [0; 16 * 1024];
         match self.stream.read(&mut buffer) {
             Ok(0) => self.closed = true,
@@ -174,11 +202,18 @@ impl Wire {
             Err(error) => match error.kind() {
                 ErrorKind::WouldBlock | ErrorKind::TimedOut => return false,
                 ErrorKind::Interrupted => return true,
-                _ => self.closed = true,
+                _ => (self.closed, self.cut) = (true, true),
             },
         }
         !self.closed
     }
+}
+
+fn connect(port: u16) -> TcpStream {
+    let socket = TcpStream::connect(("127.0.0.1", port)).expect("the port is served");
+    socket.set_nodelay(true).expect("a fresh socket takes options");
+    socket.set_write_timeout(Some(PATIENCE)).expect("a fresh socket takes options");
+    socket
 }
 
 impl Head {
