@@ -57,6 +57,8 @@ fn stale_values(parts: &Parts, readiness: &Readiness) -> StaleValues {
         source(configured.prefix.to_string(), Arc::new(move || namer.staleness()));
     }
     let hosts = namers.hosts().clone();
+    let storage = parts.storage.clone();
+    source("storage".to_owned(), Arc::new(move || storage.staleness()));
     source("DNS".to_owned(), Arc::new(move || hosts.staleness()));
     values
 }

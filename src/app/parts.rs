@@ -31,7 +31,7 @@ impl Parts {
     /// One line: which block cannot be built, and why.
     pub fn build(config: &Config, legacy: &Legacy) -> Result<Self, String> {
         let agents = Agents::new();
-        let parts = StorageParts { agents: agents.clone() };
+        let parts = StorageParts { agents: agents.clone(), names: config.own.limits.names };
         let storage = config.storage.config.build(&parts);
         let storage = storage.map_err(|problem| format!("storage {}: {problem}", config.storage.kind))?;
         let hosts = Hosts::new(config.own.ip_families);

@@ -202,6 +202,28 @@ impl ConsulError {
             || matches!(self, Self::UnknownToken { .. } | Self::Busy { .. })
     }
 
+    /// May the same request succeed in a moment?
+    pub fn is_passing(&self) -> bool {
+        match self {
+            Self::NoLeader { .. }
+            | Self::Unreachable { .. }
+            | Self::Broken { .. }
+            | Self::Silent { .. }
+            | Self::Busy { .. } => true,
+            Self::Status { status, .. } => status.is_server_error(),
+            Self::Forbidden { .. }
+            | Self::Filtered { .. }
+            | Self::UnknownToken { .. }
+            | Self::NoPathToDatacenter { .. }
+            | Self::NoIndex { .. }
+            | Self::TooLarge { .. }
+            | Self::TooLong { .. }
+            | Self::Unreadable { .. }
+            | Self::Redirected { .. }
+            | Self::Panicked { .. } => false,
+        }
+    }
+
     /// Is it certain that a write was not done? Without that nobody may say so.
     pub fn is_certainly_undone(&self) -> bool {
         match self {

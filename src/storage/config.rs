@@ -1,6 +1,7 @@
 //! `storage:` of the configuration: the kinds there are, and the keys that all of them have.
 
 use super::StorageConfig;
+use super::consul::ConsulConfig;
 use super::memory::MemoryConfig;
 use crate::config::tree::Node;
 use crate::config::{Fields, Kind, Report};
@@ -10,12 +11,12 @@ pub const KINDS: &[Kind<Box<dyn StorageConfig>>] = &[
     Kind::built("io.l5d.inMemory", |fields| Some(Box::new(MemoryConfig::read(fields)?))),
     Kind::not_yet("io.l5d.zk"),
     Kind::not_yet("io.l5d.etcd").experimental(),
-    Kind::not_yet("io.l5d.consul"),
+    Kind::built("io.l5d.consul", |fields| Some(Box::new(ConsulConfig::read(fields)?))),
     Kind::not_yet("io.l5d.k8s"),
 ];
 
 /// Keys of a storage's block that only rosterd has. They may also stand in the file given by `--with`.
-pub const OWN_KEYS: &[&str] = &["inCluster", "kubeconfig"];
+pub const OWN_KEYS: &[&str] = &["inCluster", "kubeconfig", "maxPolls"];
 
 /// The value of `storage:`.
 #[derive(Debug)]
@@ -66,7 +67,7 @@ mod tests {
 
     #[test]
     fn storages_that_are_not_built_yet_are_named() {
-        for kind in ["io.l5d.zk", "io.l5d.consul", "io.l5d.k8s"] {
+        for kind in ["io.l5d.zk", "io.l5d.k8s"] {
             assert_eq!(
                 refusal(&format!("{{kind: {kind}, experimental: true, x: 1}}")),
                 [format!("{kind}: not built yet")]

@@ -8,10 +8,11 @@ use async_trait::async_trait;
 use bytes::Bytes;
 
 use crate::consul::Agents;
-use crate::name::{Dtab, IndexedDtab};
-use crate::store::{Client, OverBudget, Watch};
+use crate::name::{Dtab, IndexedDtab, Limits};
+use crate::store::{Client, OverBudget, Staleness, Watch};
 
 mod config;
+pub mod consul;
 pub mod memory;
 
 pub use config::{KINDS, OWN_KEYS, StorageBlock};
@@ -77,6 +78,11 @@ pub trait Storage: Send + Sync + 'static {
     /// Has it answered once? Readiness waits for that (5 s at most).
     async fn answered(&self);
 
+    /// How many of its values are the last good ones because the store fails, or holds what cannot be read.
+    fn staleness(&self) -> Staleness {
+        Staleness::default()
+    }
+
     /// The page it adds to the admin server and what that shows, if any: (`/storage/….json`, JSON).
     fn state(&self) -> Option<(String, serde_json::Value)> {
         None
@@ -134,6 +140,8 @@ pub trait StorageConfig: fmt::Debug + Send + Sync {
 pub struct StorageParts {
     /// The Consul agents of the process.
     pub agents: Agents,
+    /// What is read of a stored dtab.
+    pub names: Limits,
 }
 
 // === impl VersionedDtab ===

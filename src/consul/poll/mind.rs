@@ -185,7 +185,10 @@ impl<T: Send + 'static> Mind<T> {
                 let changed = self.sink.publish(value);
                 self.journal.good(changed);
             }
-            Err(reason) => self.sink.fail(reason.into()),
+            Err(reason) => {
+                self.journal.failed(&reason);
+                self.sink.fail(reason.into());
+            }
         }
         Ok(true)
     }

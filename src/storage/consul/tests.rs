@@ -1,0 +1,259 @@
+use tokio::time::Instant;
+
+use super::*;
+use crate::consul::testing::{FakeConsul, Step};
+use crate::name::Path;
+use crate::store::Unanswered;
+
+const LIST: &str = "/v1/kv/namerd/dtabs/";
+const KEY: &str = "/v1/kv/namerd/dtabs/default";
+
+fn dtab(text: &str) -> Dtab {
+    Dtab::parse(text).expect("a dtab")
+}
+
+/// A storage whose list is watched and at rest, so that what is scripted next is for what the test does.
+async fn storage(consul: &FakeConsul) -> ConsulStorage {
+    consul.set(LIST, "[]", 1);
+    let (config, _) = crate::config::read_text("f", "{}", "the test", ConsulConfig::read).expect("the defaults");
+    let layout = Layout::new(&Path::parse("/namerd/dtabs").expect("a path"), None);
+    let storage = ConsulStorage::new(consul.agent(), layout, &config, Limits::DEFAULT);
+    storage.answered().await;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    storage
+}
+
+fn missing(index: u64) -> Step {
+    Step::Reply(404, vec![("x-consul-index", index.to_string())], String::new())
+}
+
+/// What was asked for from the third request on: the first two are those of the list.
+fn asked(consul: &FakeConsul) -> Vec<String> {
+    consul.log().into_iter().skip(2).map(|(target, _)| target).collect()
+}
+
+fn read() -> String {
+    format!("{KEY}?raw=true")
+}
+
+fn cas(index: u64) -> String {
+    format!("{KEY}?cas={index}")
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_reads_replaces_that_alone_and_reads_back() {
+    let consul = FakeConsul::default();
+    let storage = storage(&consul).await;
+    for step in [Step::indexed(7, "/a=>/b"), Step::Reply(200, vec![], "true\n".into()), Step::indexed(9, "/a=>/c")] {
+        consul.script(step);
+    }
+    assert_eq!(storage.put("default", dtab("/a => /c")).await.expect("written"), "9");
+    assert_eq!(asked(&consul), [read(), cas(7), read()]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_puts_beside_others_tries_again_and_who_names_a_version_does_not() {
+    let consul = FakeConsul::default();
+    let storage = storage(&consul).await;
+    consul.script(missing(3));
+    consul.say(200, "false");
+    consul.script(Step::indexed(8, "/theirs=>/x"));
+    consul.say(200, "true");
+    consul.script(Step::indexed(9, "/a=>/c"));
+    assert_eq!(storage.put("default", dtab("/a=>/c")).await.expect("written"), "9");
+    assert_eq!(asked(&consul), [read(), cas(0), read(), cas(8), read()]);
+    consul.script(Step::indexed(9, "/a=>/c"));
+    consul.say(200, "false");
+    consul.script(Step::indexed(10, "/theirs=>/y"));
+    let refused = storage.update("default", dtab("/a=>/d"), b"9").await.expect_err("theirs came first");
+    assert!(matches!(refused, StorageError::VersionMismatch { current: Some(current) } if current == "10"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_does_not_fit_is_refused_before_anything_is_sent() {
+    let consul = FakeConsul::default();
+    let storage = storage(&consul).await;
+    consul.script(Step::indexed(7, "/a=>/b"));
+    let refused = storage.create("default", dtab("/a=>/c")).await.expect_err("it exists");
+    assert_eq!(refused.to_string(), "The dtab namespace default already exists");
+    for version in [&b"6"[..], b"07", b"+7", b"", b"x", b"0"] {
+        consul.script(Step::indexed(7, "/a=>/b"));
+        let refused = storage.update("default", dtab("/a=>/c"), version).await.expect_err("another version");
+        assert!(matches!(refused, StorageError::VersionMismatch { current: Some(current) } if current == "7"));
+    }
+    // To Consul, 0 would mean a key that is not there yet.
+    consul.script(missing(7));
+    let refused = storage.update("default", dtab("/a=>/c"), b"0").await.expect_err("missing");
+    assert!(matches!(refused, StorageError::VersionMismatch { current: None }), "{refused}");
+    consul.script(missing(7));
+    let refused = storage.delete("default", None).await.expect_err("missing");
+    assert_eq!(refused.to_string(), "The dtab namespace default does not exist");
+    assert!(asked(&consul).iter().all(|target| *target == read()), "{:?}", asked(&consul));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_delete_takes_away_only_what_it_has_read() {
+    let consul = FakeConsul::default();
+    let storage = storage(&consul).await;
+    consul.script(Step::indexed(7, "/a=>/b"));
+    consul.say(200, "false");
+    consul.script(Step::indexed(8, "/theirs=>/x"));
+    consul.say(200, "true");
+    consul.script(missing(9));
+    storage.delete("default", None).await.expect("deleted");
+    assert_eq!(asked(&consul), [read(), cas(7), read(), cas(8), read()]);
+    consul.script(Step::indexed(12, "/a=>/b"));
+    let refused = storage.delete("default", Some(b"11")).await.expect_err("another version");
+    assert!(matches!(refused, StorageError::VersionMismatch { .. }));
+}
+
+/// Consul does what it has received, even if nobody waits for it any more.
+#[tokio::test(start_paused = true)]
+async fn a_write_whose_answer_is_lost_is_sent_again_under_the_same_index_which_settles_it() {
+    let consul = FakeConsul::default();
+    let storage = storage(&consul).await;
+    let done_late = [Step::indexed(7, "/a=>/b"), Step::Hold, Step::indexed(7, "/a=>/b")];
+    done_late.into_iter().for_each(|step| consul.script(step));
+    consul.say(200, "false");
+    consul.script(Step::indexed(9, "/a=>/c"));
+    assert_eq!(storage.update("default", dtab("/a=>/c"), b"7").await.expect("the first was done"), "9");
+    assert_eq!(asked(&consul), [read(), cas(7), read(), cas(7), read()]);
+
+    let done_at_once = [Step::indexed(9, "/a=>/c"), Step::Hold, missing(10)];
+    done_at_once.into_iter().for_each(|step| consul.script(step));
+    storage.delete("default", Some(b"9")).await.expect("it is gone");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_that_stays_without_an_answer_is_told_as_that_in_time() {
+    let consul = FakeConsul::default();
+    let storage = storage(&consul).await;
+    let began = Instant::now();
+    consul.script(Step::indexed(7, "/a=>/b"));
+    consul.script(Step::Hold);
+    (0..100).for_each(|_| consul.script(Step::Refuse));
+    let outcome = storage.put("default", dtab("/a=>/c")).await.expect_err("no answer");
+    assert!(matches!(&outcome, StorageError::Uncertain(text) if text.contains("is not known")), "{outcome}");
+    assert!(began.elapsed() <= write::LIMIT, "{:?}", began.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_that_is_done_and_cannot_be_read_back_is_told_as_that() {
+    let consul = FakeConsul::default();
+    let storage = storage(&consul).await;
+    consul.script(Step::indexed(7, "/a=>/b"));
+    consul.say(200, "true");
+    (0..100).for_each(|_| consul.script(Step::Refuse));
+    let outcome = storage.put("default", dtab("/a=>/c")).await.expect_err("no answer");
+    assert!(matches!(&outcome, StorageError::Uncertain(text) if text.contains("The write is done")), "{outcome}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_sent_to_a_store_that_does_not_answer() {
+    let consul = FakeConsul::default();
+    let storage = storage(&consul).await;
+    for step in [Step::Refuse, Step::Hold, Step::Reply(500, vec![], "No cluster leader".into())] {
+        (0..200).for_each(|_| consul.script(step.clone()));
+        let began = Instant::now();
+        let outcome = storage.put("default", dtab("/a=>/c")).await.expect_err("no answer");
+        assert!(
+            matches!(&outcome, StorageError::Unavailable(text) if text.contains("nothing was written")),
+            "{outcome}"
+        );
+        assert!(began.elapsed() <= write::LIMIT, "{:?}", began.elapsed());
+    }
+    assert!(asked(&consul).iter().all(|target| *target == read()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_is_elected_meanwhile_takes_the_write() {
+    let consul = FakeConsul::default();
+    let storage = storage(&consul).await;
+    consul.say(500, "No cluster leader");
+    consul.script(Step::indexed(7, "/a=>/b"));
+    consul.say(500, "No cluster leader");
+    consul.script(Step::indexed(7, "/a=>/b"));
+    consul.say(200, "true");
+    consul.script(Step::indexed(8, "/a=>/c"));
+    assert_eq!(storage.put("default", dtab("/a=>/c")).await.expect("written"), "8");
+}
+
+#[tokio::test(start_paused = true)]
+async fn refusals_of_the_store_are_told_in_its_words_and_with_the_remedy() {
+    let consul = FakeConsul::default();
+    let storage = storage(&consul).await;
+    consul.script(missing(7));
+    consul.say(413, "Request body(524289 bytes) too large, max size: 524288 bytes.");
+    let refused = storage.put("default", dtab("/a=>/c")).await.expect_err("too large");
+    let StorageError::TooLarge(text) = &refused else { panic!("{refused:?}") };
+    for part in ["the dtab has 6 bytes", "Consul at consul.test:8500", "524288 bytes", "limits.kv_max_value_size"] {
+        assert!(text.contains(part), "{text}");
+    }
+    consul.say(403, "Permission denied: token lacks permission 'key:read' on \"namerd/dtabs/default\"");
+    let refused = storage.put("default", dtab("/a=>/c")).await.expect_err("denied");
+    assert!(matches!(&refused, StorageError::Forbidden(text) if text.contains("key:read")), "{refused}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_that_others_replaced_before_it_was_read_back_has_a_version_that_none_has() {
+    let consul = FakeConsul::default();
+    let storage = storage(&consul).await;
+    consul.script(missing(7));
+    consul.say(200, "true");
+    consul.script(Step::indexed(9, "/theirs=>/x"));
+    assert_eq!(storage.create("default", dtab("/a=>/c")).await.expect("written"), "");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_one_shot_reader_asks_the_store_and_watchers_see_what_it_says() {
+    let consul = FakeConsul::default();
+    let storage = storage(&consul).await;
+    consul.set(KEY, "/a=>/b", 5);
+    let watch = storage.dtab(Client::INTERNAL, "default").expect("room");
+    let shown = |stored: &Option<VersionedDtab>| stored.as_ref().map(|stored| stored.dtab().to_string());
+    let answer = watch.answer(Duration::from_secs(30)).await.expect("an answer").0;
+    assert_eq!(shown(&answer).as_deref(), Some("/a=>/b"));
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    consul.script(Step::indexed(6, "/a=>/c"));
+    let answer = watch.answer(Duration::from_secs(30)).await.expect("an answer").0;
+    assert_eq!(shown(&answer).as_deref(), Some("/a=>/c"));
+    assert_eq!(shown(watch.current().value().expect("known")).as_deref(), Some("/a=>/c"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_one_shot_reader_of_a_silent_store_is_told_after_a_while_and_watchers_keep_what_they_have() {
+    let consul = FakeConsul::default();
+    let storage = storage(&consul).await;
+    consul.set(KEY, "/a=>/b", 5);
+    let watch = storage.dtab(Client::INTERNAL, "default").expect("room");
+    watch.answer(Duration::from_secs(30)).await.expect("an answer");
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    (0..100).for_each(|_| consul.script(Step::Hold));
+    let began = Instant::now();
+    let told = watch.answer(Duration::from_secs(30)).await.expect_err("silence");
+    assert!(matches!(&told, Unanswered::TimedOut { reason: Some(_), .. }), "{told:?}");
+    assert_eq!(began.elapsed(), Duration::from_secs(10));
+    assert!(watch.current().value().is_some_and(|value| value.is_some()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_name_that_cannot_be_is_refused_and_watched_in_vain() {
+    let consul = FakeConsul::default();
+    let storage = storage(&consul).await;
+    let refused = storage.put("b@dn@m35p@c3", dtab("/a=>/b")).await.expect_err("no name");
+    assert!(matches!(refused, StorageError::InvalidNamespace { .. }));
+    let watch = storage.dtab(Client::INTERNAL, "%2e%2e").expect("room");
+    let told = watch.answer(Duration::from_secs(30)).await.expect_err("no name");
+    assert!(matches!(told, Unanswered::Failed(reason) if reason.contains("invalid dtab namespace %2e%2e")));
+    assert!(asked(&consul).is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_is_empty_for_want_of_a_right_is_not_told_as_empty() {
+    let consul = FakeConsul::default();
+    let storage = storage(&consul).await;
+    consul.script(missing(24));
+    consul.say(403, "Permission denied: token lacks permission 'key:read' on \"namerd/dtabs/\"");
+    let told = storage.namespaces().answer(Duration::from_secs(30)).await.expect_err("denied");
+    assert!(matches!(told, Unanswered::Failed(reason) if reason.contains("key:read")));
+}

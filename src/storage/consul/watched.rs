@@ -1,0 +1,241 @@
+//! What is watched of the store, with a way to ask for the present.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::time::{Instant, sleep, timeout_at};
+
+use crate::consul::{Agent, Answer, Consistency, ConsulError, Given, Poll, Query, Request, Sink, Undecoded};
+use crate::runtime::Backoff;
+use crate::store::{Cell, Live, Observer, Reason, Renewal, Standing, Unanswered};
+
+/// How long a one-shot reader waits for a store that does not answer, where a last good value is known already.
+const KNOWN: Duration = Duration::from_secs(10);
+
+/// How long one request of a reader or writer may take: an agent looks for a leader for 7 s before it gives up.
+pub(super) const REQUEST: Duration = Duration::from_secs(8);
+
+/// Between two attempts of a reader or writer.
+const FLOOR: Duration = Duration::from_millis(100);
+const CAP: Duration = Duration::from_secs(1);
+
+/// A value of the store: its cell, the loop that keeps it current, and the way to ask.
+///
+/// The loop hears of a change within milliseconds, which is too late for who asks right after a write by somebody else.
+/// So one-shot readers ask the store, and what it says counts as the loop's own answer.
+pub(super) struct Watched<T> {
+    /// The namespace; empty for the list.
+    pub(super) name: String,
+    pub(super) cell: Arc<Cell<T>>,
+    poll: Poll<T>,
+    agent: Agent,
+    request: Request,
+    /// Asked when there is nothing: it shows a denial that the other does not.
+    probe: Option<Request>,
+    reads: Reads,
+}
+
+/// A cell, and what of its values is nothing.
+struct Shown<T> {
+    cell: Arc<Cell<T>>,
+    is_nothing: fn(&T) -> bool,
+}
+
+/// Reads for many who ask, one at a time: nobody gets an answer to a question older than his own, and however many ask
+/// there are at most two reads in a row.
+#[derive(Default)]
+struct Reads {
+    begun: AtomicU64,
+    /// The number of the last one that gave an answer.
+    answered: AtomicU64,
+    turn: tokio::sync::Mutex<()>,
+}
+
+// === impl Watched ===
+
+impl<T: PartialEq + Send + Sync + 'static> Watched<T> {
+    /// Begins to watch.
+    pub(super) fn start<D>(
+        name: &str,
+        agent: &Agent,
+        query: Query<D>,
+        probe: Option<Request>,
+        is_nothing: fn(&T) -> bool,
+    ) -> Self
+    where
+        D: Fn(&Answer, &[u8]) -> Result<T, Undecoded> + Send + Sync + 'static,
+    {
+        let (cell, request) = (Cell::new(), query.request.clone());
+        let shown = Shown { cell: cell.clone(), is_nothing };
+        let poll = Poll::start(agent, query, shown, Default::default());
+        Self { name: name.to_owned(), cell, poll, agent: agent.clone(), request, probe, reads: Reads::default() }
+    }
+}
+
+impl<T: Send + Sync + 'static> Watched<T> {
+    /// The loop, for pages.
+    pub(super) fn poll(&self) -> &Poll<T> {
+        &self.poll
+    }
+
+    /// What readers have been given, to be taken before a question whose answer is offered.
+    pub(super) fn given(&self) -> Given {
+        self.poll.given()
+    }
+
+    /// Shows readers an answer about this key.
+    pub(super) async fn offer(&self, answer: Answer, before: Given) -> Result<(), ConsulError> {
+        // Whether it is this answer that readers get now or a newer one is all the same.
+        self.poll.offer(answer, before).await.map(|_| ())
+    }
+
+    /// Asks once, by `deadline`.
+    async fn ask(&self, deadline: Instant) -> Result<(), ConsulError> {
+        let before = self.given();
+        let mut answer = self.agent.once(&self.request, patience(deadline)).await?;
+        if !answer.found && !answer.sure {
+            let confirmed = self.request.clone().consistency(Consistency::Consistent);
+            answer = self.agent.once(&confirmed, patience(deadline)).await?;
+        }
+        if let Some(probe) = self.probe.as_ref().filter(|_| !answer.found) {
+            self.agent.once(probe, patience(deadline)).await?;
+        }
+        self.offer(answer, before).await
+    }
+
+    /// Asks until there is an answer.
+    async fn present(&self, limit: Duration) -> Result<(), Unanswered> {
+        let known = self.cell.snapshot().value().is_some();
+        let limit = if known { limit.min(KNOWN) } else { limit };
+        let deadline = Instant::now() + limit;
+        let lost: Mutex<Option<Reason>> = Mutex::default();
+        let asking = self.reads.after_now(async || {
+            let mut backoff = retries();
+            loop {
+                match self.ask(deadline).await {
+                    Ok(()) => return Ok(()),
+                    Err(error) if error.is_passing() => *lost.lock() = Some(error.to_string().into()),
+                    Err(error) => return Err(Unanswered::Failed(error.to_string().into())),
+                }
+                sleep(backoff.next_delay()).await;
+            }
+        });
+        match timeout_at(deadline, asking).await {
+            Ok(outcome) => outcome,
+            Err(_) => {
+                let reason = lost.into_inner().or_else(|| self.failure());
+                Err(Unanswered::TimedOut { waited: limit, reason })
+            }
+        }
+    }
+
+    /// Why the loop has no answer, as far as is known.
+    fn failure(&self) -> Option<Reason> {
+        match self.cell.snapshot().standing {
+            Standing::Stale { reason, .. } => Some(reason),
+            Standing::Suspended { reason, .. } => reason,
+            Standing::Current => None,
+        }
+    }
+}
+
+impl<T: Send + Sync + 'static> Live for Watched<T> {
+    fn renew(&self, limit: Duration) -> Option<Renewal<'_>> {
+        Some(Box::pin(self.present(limit)))
+    }
+}
+
+impl<T: Send + Sync + 'static> Live for Observer<Watched<T>> {
+    fn renew(&self, limit: Duration) -> Option<Renewal<'_>> {
+        Some(Box::pin(self.present(limit)))
+    }
+}
+
+/// What one request may take.
+pub(super) fn patience(deadline: Instant) -> Duration {
+    deadline.saturating_duration_since(Instant::now()).min(REQUEST)
+}
+
+/// How long to wait between attempts.
+pub(super) fn retries() -> Backoff {
+    Backoff::new(FLOOR, CAP)
+}
+
+// === impl Shown ===
+
+impl<T: PartialEq + Send + Sync + 'static> Sink<T> for Shown<T> {
+    fn publish(&self, value: T) -> bool {
+        self.cell.publish(value)
+    }
+
+    fn fail(&self, reason: Reason) {
+        self.cell.fail(reason);
+    }
+
+    fn empties(&self, value: &T) -> bool {
+        let is_nothing = self.is_nothing;
+        is_nothing(value) && self.cell.snapshot().value().is_some_and(|now| !is_nothing(now))
+    }
+}
+
+// === impl Reads ===
+
+impl Reads {
+    /// Ends when a read that began after this call has given an answer: one of its own if need be.
+    async fn after_now<E>(&self, read: impl AsyncFnOnce() -> Result<(), E>) -> Result<(), E> {
+        let before = self.begun.load(Ordering::SeqCst);
+        let _turn = self.turn.lock().await;
+        if self.answered.load(Ordering::SeqCst) > before {
+            return Ok(());
+        }
+        let number = self.begun.fetch_add(1, Ordering::SeqCst) + 1;
+        read().await?;
+        self.answered.store(number, Ordering::SeqCst);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn many_who_ask_at_once_are_served_by_two_reads_and_none_by_one_that_began_before() {
+        let (reads, made) = (Arc::new(Reads::default()), Arc::new(AtomicU64::new(0)));
+        let ask = || {
+            let (reads, made) = (reads.clone(), made.clone());
+            tokio::spawn(async move {
+                reads
+                    .after_now(async || {
+                        made.fetch_add(1, Ordering::SeqCst);
+                        sleep(Duration::from_secs(1)).await;
+                        Ok::<(), ()>(())
+                    })
+                    .await
+            })
+        };
+        let first = ask();
+        sleep(Duration::from_millis(500)).await;
+        let others: Vec<_> = (0..50).map(|_| ask()).collect();
+        let began = Instant::now();
+        first.await.expect("not cancelled").expect("answered");
+        for other in others {
+            other.await.expect("not cancelled").expect("answered");
+        }
+        assert_eq!(made.load(Ordering::SeqCst), 2);
+        assert_eq!(began.elapsed(), Duration::from_millis(1500));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_read_that_fails_serves_nobody_else() {
+        let reads = Reads::default();
+        let fails = reads.after_now(async || {
+            sleep(Duration::from_secs(1)).await;
+            Err("lost")
+        });
+        let reads_itself = reads.after_now(async || Ok("found").map(|_| ()));
+        assert_eq!(tokio::join!(fails, reads_itself), (Err("lost"), Ok::<(), &str>(())));
+    }
+}

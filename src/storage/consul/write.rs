@@ -1,0 +1,204 @@
+//! Writes. Each reads what is stored and replaces that alone (`cas`), again and again until its time is over.
+//!
+//! * A store that cannot be reached is found out by the read, before anything is sent.
+//! * A write whose answer is lost may still be done, at any time: Consul does what it has received. It replaces what was
+//!   read and nothing else, so it cannot undo what others write meanwhile. The same write again, under the same index,
+//!   is done at most once, and settles it; only if the store stays silent until the end is the outcome unknown.
+//! * It is acknowledged when it has been read back and shown to the readers of this process.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::time::{Instant, sleep};
+
+use super::ConsulStorage;
+use super::value::version;
+use super::watched::{patience, retries};
+use crate::consul::{Answer, Consistency, ConsulError, Undecoded};
+use crate::runtime::Backoff;
+use crate::storage::StorageError;
+
+/// How long a write may take.
+pub(super) const LIMIT: Duration = Duration::from_secs(15);
+
+/// What is stored under a key: the index of its last change, and the text.
+pub(super) type Stored = Option<(u64, Bytes)>;
+
+/// One write.
+struct Write<'s> {
+    storage: &'s ConsulStorage,
+    namespace: &'s str,
+    /// The text, or none to delete the key.
+    wanted: Option<Bytes>,
+    deadline: Instant,
+    backoff: Backoff,
+    /// What went wrong last.
+    failure: Option<ConsulError>,
+    sent: Sent,
+}
+
+/// What is known of the writes that were sent.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Sent {
+    /// None was done.
+    Nothing,
+    /// The answer to one is lost.
+    InDoubt,
+    /// One was done.
+    Done,
+}
+
+impl ConsulStorage {
+    /// Makes `wanted` what is stored, if `may` agrees to what is there before: the new version.
+    pub(super) async fn write(
+        &self,
+        namespace: &str,
+        wanted: Option<Bytes>,
+        may: impl Fn(&Stored) -> Result<(), StorageError> + Send,
+    ) -> Result<Bytes, StorageError> {
+        let deadline = Instant::now() + LIMIT;
+        let (backoff, failure, sent) = (retries(), None, Sent::Nothing);
+        let mut write = Write { storage: self, namespace, wanted, deadline, backoff, failure, sent };
+        loop {
+            let stored = write.read().await?;
+            if write.sent == Sent::InDoubt && write.is_done(&stored) {
+                return Ok(write.version(&stored));
+            }
+            may(&stored)?;
+            if write.replace(&stored).await? {
+                return write.confirmed().await;
+            }
+        }
+    }
+}
+
+impl Write<'_> {
+    /// What is stored now; readers are shown it too.
+    async fn read(&mut self) -> Result<Stored, StorageError> {
+        // Another server's older state would not do here.
+        let mode = match self.storage.write {
+            Consistency::Consistent => Consistency::Consistent,
+            Consistency::Default | Consistency::Stale => Consistency::Default,
+        };
+        let request = self.storage.layout.read(self.namespace, mode);
+        loop {
+            let watched = self.storage.watched.get(&self.namespace.to_owned());
+            let before = watched.as_ref().map(|watched| watched.given());
+            let read = match self.storage.agent.once(&request, patience(self.deadline)).await {
+                Ok(answer) => {
+                    if let (Some(watched), Some(before)) = (watched, before) {
+                        // What cannot be read shows below, too.
+                        watched.offer(answer.clone(), before).await.ok();
+                    }
+                    stored(answer).await
+                }
+                Err(error) => Err(error),
+            };
+            match read {
+                Ok(stored) => return Ok(stored),
+                Err(error) => self.failed(error).await?,
+            }
+        }
+    }
+
+    /// Sends the write. False: it is not known to be done, so that it is to be seen what is there now.
+    async fn replace(&mut self, stored: &Stored) -> Result<bool, StorageError> {
+        let ConsulStorage { layout, write: mode, agent, .. } = self.storage;
+        let index = stored.as_ref().map_or(0, |(index, _)| *index);
+        let request = match &self.wanted {
+            Some(text) => layout.write(self.namespace, *mode, index, text.clone()),
+            None => layout.delete(self.namespace, *mode, index),
+        };
+        let outcome = match agent.once(&request, patience(self.deadline)).await {
+            Ok(answer) => answer.read(done).await,
+            Err(error) => Err(error),
+        };
+        match outcome {
+            Ok(Ok(true)) => return Ok(true),
+            // Somebody else was faster.
+            Ok(_) => self.failure = None,
+            Err(error) => {
+                if !error.is_certainly_undone() {
+                    self.sent = Sent::InDoubt;
+                }
+                self.failed(error).await?;
+            }
+        }
+        if Instant::now() >= self.deadline { Err(self.given_up()) } else { Ok(false) }
+    }
+
+    /// Reads back what has been written, and so shows it to the readers of this process.
+    async fn confirmed(mut self) -> Result<Bytes, StorageError> {
+        self.sent = Sent::Done;
+        let stored = self.read().await?;
+        Ok(self.version(&stored))
+    }
+
+    fn is_done(&self, stored: &Stored) -> bool {
+        stored.as_ref().map(|(_, text)| text) == self.wanted.as_ref()
+    }
+
+    /// The version of what was written; empty if something else is there already.
+    fn version(&self, stored: &Stored) -> Bytes {
+        let index = stored.as_ref().filter(|_| self.is_done(stored)).map(|(index, _)| *index);
+        index.map(version).unwrap_or_default()
+    }
+
+    /// Waits for the next attempt; fails if there is none.
+    async fn failed(&mut self, error: ConsulError) -> Result<(), StorageError> {
+        let (passing, delay) = (error.is_passing(), self.backoff.next_delay());
+        let in_time = Instant::now() + delay < self.deadline;
+        self.failure = Some(error);
+        if !passing || !in_time {
+            return Err(self.given_up());
+        }
+        sleep(delay).await;
+        Ok(())
+    }
+
+    fn given_up(&mut self) -> StorageError {
+        let agent = self.storage.agent.name();
+        let limit = LIMIT.as_secs();
+        let Some(error) = self.failure.take() else {
+            let text = format!("others have kept writing this namespace to Consul at {agent} for {limit} s");
+            return StorageError::Unavailable(text);
+        };
+        match error {
+            error if self.sent == Sent::InDoubt => StorageError::Uncertain(format!(
+                "{error}. The write was sent, and whether it is done, or will be, is not known: read the namespace \
+                 before you repeat it"
+            )),
+            error if self.sent == Sent::Done => StorageError::Uncertain(format!(
+                "{error}. The write is done, but could not be read back: what is read here may lack it for a while"
+            )),
+            ConsulError::Forbidden { .. } | ConsulError::UnknownToken { .. } => {
+                StorageError::Forbidden(error.to_string())
+            }
+            ConsulError::TooLarge { text } => StorageError::TooLarge(format!(
+                "the dtab has {} bytes as text, more than Consul at {agent} stores under one key: {text} \
+                 (`limits.kv_max_value_size` of the Consul agents)",
+                self.wanted.as_ref().map_or(0, Bytes::len)
+            )),
+            error => StorageError::Unavailable(format!("{error}; nothing was written")),
+        }
+    }
+}
+
+/// What an answer to a read says.
+async fn stored(answer: Answer) -> Result<Stored, ConsulError> {
+    let read = answer.read(|answer, body| match (answer.found, answer.index) {
+        (true, Some(index)) => Ok(Some((index, Bytes::copy_from_slice(body)))),
+        (true, None) => Err(Undecoded::Unreadable("it has no X-Consul-Index".to_owned())),
+        (false, _) => Ok(None),
+    });
+    Ok(read.await?.unwrap_or_default())
+}
+
+/// What an answer to a write says: whether the index was still the given one.
+fn done(_: &Answer, body: &[u8]) -> Result<bool, Undecoded> {
+    match body.trim_ascii() {
+        b"true" => Ok(true),
+        b"false" => Ok(false),
+        _ => Err(Undecoded::Unreadable("it is neither true nor false".to_owned())),
+    }
+}
