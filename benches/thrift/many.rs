@@ -1,0 +1,81 @@
+//! Polls in great number: what one costs that waits, and what happens when all come or go at once.
+
+use std::time::{Duration, Instant};
+
+use crate::fan_out::{Names, park, plans};
+use crate::load::{Clients, Pings, Plan, Request};
+use crate::server::Server;
+use crate::{LIMIT, Scale};
+
+/// Bytes of memory for a poll that waits.
+pub fn memory(scale: &Scale) {
+    let (connections, each) = (scale.of(1_000, 20), 40);
+    for names in [Names::Shared, Names::Distinct] {
+        let resident = |each: usize| {
+            let server = Server::start();
+            // One client has asked for everything, so that only waiting is measured.
+            let clients = park(&server, plans("touched", names, connections, each));
+            let resident = server.resident();
+            clients.cut();
+            resident as f64
+        };
+        let (none, some, twice) = (resident(0), resident(each), resident(2 * each));
+        let watches = (connections * each) as f64;
+        let (slope, all) = ((twice - some) / watches, (twice - none) / (2.0 * watches));
+        println!(
+            "waiting polls of {connections} connections, {names:?} names: {slope:.0} bytes for each further one, \
+             {all:.0} on average of {}",
+            2 * each
+        );
+        if scale.full && matches!(names, Names::Shared) {
+            assert!(slope < 300.0 && all < 300.0, "a waiting poll takes {slope:.0} bytes");
+        }
+    }
+}
+
+/// A fleet that starts anew: connections and polls at once.
+pub fn herd(scale: &Scale) {
+    let (connections, names) = (scale.of(300, 20), scale.of(400, 40));
+    let mut server = Server::start();
+    for name in 0..names {
+        server.write(&format!("name-{name}"), "127.0.0.1 7000\n");
+    }
+    server.put("touched", "/svc => /#/io.l5d.fs");
+    server.stored();
+    let plan: Plan = (0..names).map(|name| Request::bind("touched", &format!("/svc/name-{name}"))).collect();
+    let pings = Pings::start(server.port());
+    let began = Instant::now();
+    let mut clients = Clients::connect(server.port(), vec![plan; connections]);
+    let connected = began.elapsed();
+    let answered = clients.ask(began, LIMIT).last();
+    server.wait_until_parked(clients.watches());
+    let (_, slowest_ping) = pings.stop();
+    let watched = server.watched_names();
+    println!(
+        "{connections} connections x {names} polls at once: all answered after {answered:.0?}, of which {connected:.0?} \
+         to connect; {watched} names watched at the source; slowest ping {slowest_ping:.1?}"
+    );
+    assert_eq!(watched, names, "one watch at the source for each name");
+    scale.limit("the last answer", answered, Duration::from_secs(1));
+    scale.limit("the slowest ping", slowest_ping, Duration::from_millis(100));
+    clients.cut();
+}
+
+/// All clients gone at once, and the same again.
+pub fn cut(scale: &Scale) {
+    let connections = scale.of(1_000, 20);
+    let server = Server::start();
+    let resident = [(); 2].map(|()| {
+        let clients = park(&server, plans("touched", Names::Shared, connections, 10));
+        clients.cut();
+        let gone = server.wait_until_parked(0);
+        println!("{} polls cut: none is left after {gone:.0?}", connections * 10);
+        scale.limit("forgetting them", gone, Duration::from_secs(1));
+        let sessions = server.metric("rosterd_thrift_sessions");
+        assert!(sessions < 1.0, "{sessions} sessions are left");
+        server.resident() as f64
+    });
+    let growth = resident[1] / resident[0] - 1.0;
+    println!("the second time takes {:.1} % more memory", 100.0 * growth);
+    assert!(growth < 0.05 || !scale.full, "memory grows by {:.1} %", 100.0 * growth);
+}
