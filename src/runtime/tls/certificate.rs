@@ -32,6 +32,8 @@ pub(super) struct Certificate {
     pub(super) key: KeyKind,
     /// The public key as it stands in it (subjectPublicKeyInfo).
     pub(super) public_key: Vec<u8>,
+    /// The same without the algorithm: with ECDSA a point.
+    pub(super) public_point: Vec<u8>,
     subject_der: Vec<u8>,
     issuer_der: Vec<u8>,
 }
@@ -96,6 +98,7 @@ impl Certificate {
             weakly_signed: is_weak(&parsed.signature_algorithm.algorithm.to_id_string()),
             key: KeyKind::of(parsed.public_key()),
             public_key: parsed.public_key().raw.to_vec(),
+            public_point: parsed.public_key().subject_public_key.data.to_vec(),
             subject_der: parsed.subject().as_raw().to_vec(),
             issuer_der: parsed.issuer().as_raw().to_vec(),
         })

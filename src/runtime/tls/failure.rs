@@ -127,7 +127,7 @@ impl Failure {
             Error::NoCertificatesPresented => (
                 Reason::ClientCertificate,
                 "the client shows no certificate, and `requireClientAuth` asks for one".into(),
-                "give the client a certificate (`clientAuth`) issued by one of caCertPath",
+                "give the client a certificate (`clientAuth`) issued by one of caCertPath; a JVM shows no other",
             ),
             Error::InvalidCertificate(error) => {
                 let (what, remedy) = refused_certificate(error);

@@ -16,6 +16,7 @@ use rustls::sign::{CertifiedKey, SingleCertAndKey};
 
 use super::certificate::{Certificate, Now, Validity};
 use super::clients::Clients;
+use super::key::signing_key;
 use super::pem::{Pem, Unusable};
 use super::suites;
 use crate::config::{Fields, ServerTls};
@@ -154,15 +155,7 @@ impl Chain {
                           certificate issued for it: openssl genpkey -algorithm RSA -pkeyopt rsa_keygen_bits:2048 -out NEW";
             return Err(vec![Trouble::of("certPath", &certificate.unusable(what, remedy.to_owned()))]);
         }
-        let signing = ring::sign::any_supported_type(&key).map_err(|_| {
-            let what = "the key cannot be used".to_owned();
-            let file = key_file.file().display();
-            let remedy = format!(
-                "RSA of 2048 to 4096 bits, ECDSA on P-256 or P-384 and Ed25519 are of use; if it is one of these, write \
-                 it anew: openssl pkey -in {file} -out NEW"
-            );
-            vec![Trouble::of("keyPath", &key_file.unusable(what, remedy))]
-        })?;
+        let signing = signing_key(key_file, &key, leaf).map_err(|error| vec![Trouble::of("keyPath", &error)])?;
         let public = signing.public_key();
         let belongs = |certificate: &Certificate| public.as_ref().is_none_or(|key| **key == *certificate.public_key);
         if !belongs(leaf) {

@@ -4,6 +4,7 @@ mod certificate;
 mod clients;
 mod failure;
 mod handshake;
+mod key;
 mod load;
 pub mod pem;
 mod reload;

@@ -40,6 +40,8 @@ fn every_kind_and_form_of_key_that_is_of_use_is_accepted() {
         ("rsa.pem", "rsa.pkcs1.key"),
         ("ec.pem", "ec.key"),
         ("ec.pem", "ec.sec1.key"),
+        ("ec.pem", "ec.no-public.key"),
+        ("ec.pem", "ec.no-public.pkcs8.key"),
         ("ca.pem", "ca.key"),
         ("ed25519.pem", "ed25519.key"),
     ] {
@@ -57,8 +59,8 @@ fn what_cannot_be_used_is_refused_with_key_file_reason_and_remedy() {
         ("short.pem", "short.key", "certPath: … the key of the certificate is RSA of 1024 bits; make a new key"),
         ("p521.pem", "p521.key", "certPath: … the key of the certificate is ECDSA on P-521; make a new key"),
         ("dsa.pem", "dsa.key", "certPath: … the key of the certificate is DSA; make a new key"),
-        ("rsa.pem", "short.key", "keyPath: … short.key: the key cannot be used; RSA of 2048 to 4096 bits"),
-        ("ec.pem", "ec.no-public.key", "keyPath: … the key cannot be used … write it anew: openssl pkey -in "),
+        ("rsa.pem", "short.key", "keyPath: … short.key: the key cannot be used with the certificate; of use are RSA"),
+        ("ca.pem", "ec.no-public.key", "keyPath: … the key cannot be used … write it anew: openssl pkey -in "),
         ("nope.pem", "rsa.key", "certPath: … nope.pem: cannot be read (No such file"),
     ] {
         refused(files(certificate, key), &[expected]);
