@@ -9,7 +9,7 @@ use super::figures::{register, register_tls};
 use super::limits::Limits;
 use super::{Config, Parts};
 use crate::admin::{self, AdminState, Pages};
-use crate::iface::{Core, IfaceMetrics};
+use crate::iface::{Core, IfaceMetrics, Sessions};
 use crate::runtime::logs::LogControl;
 use crate::runtime::{
     Connections, Drain, Endpoint, Plan, Readiness, Watchdog, bind_all, drain_all, handle_signals,
@@ -77,6 +77,12 @@ async fn serve(config: Config, logs: LogControl, process: Process) -> Result<boo
         rate: limits.rate.clone(),
         limits: limits.counts.clone(),
         fixes: own.fixes,
+        sessions: Sessions {
+            max_poll_age: own.max_poll_age,
+            watches: own.limits.watches_per_connection as usize,
+            spread: own.drain.spread,
+            ping_silence: own.drain.ping_silence,
+        },
         connections: limits.connections.clone(),
         drain: drain.clone(),
         legacy: legacy.clone(),

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
 use futures_util::FutureExt;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{Instant, timeout};
 
 use super::body::{BodyError, Framing};
@@ -19,15 +19,12 @@ use super::{Body, Coding, Head, Request, Response};
 use crate::runtime::{Drain, Limit, LimitCounts, Phase, Seldom, guess, heavy};
 use crate::store::Client;
 use crate::telemetry::{ServerStats, Traffic};
-use crate::wire::Output;
+use crate::wire::{Output, linger};
 
 /// A client must read some of an answer within this time, where the configuration says nothing.
 const WRITE_PATIENCE: Duration = Duration::from_secs(60);
 /// A client that has closed its side may still want the answer, for so long.
 const HALF_CLOSED: Duration = Duration::from_secs(1);
-/// How long, and how much, is read over after the last answer, so that a reset does not overtake it.
-const LINGER: Duration = Duration::from_secs(1);
-const LINGER_BYTES: usize = 256 << 10;
 /// Encoding more than this is not done on the runtime's own threads.
 pub(super) const HEAVY_FROM: usize = 256 << 10;
 /// Answers to pipelined requests are collected up to this size.
@@ -300,19 +297,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Connection<IO> {
         if let Err(end) = self.flush().await {
             return end;
         }
-        let lingering = async {
-            self.io.shutdown().await?;
-            let mut read = 0;
-            while read < LINGER_BYTES {
-                self.input.clear();
-                match self.io.read_buf(&mut self.input).await? {
-                    0 => break,
-                    more => read += more,
-                }
-            }
-            io::Result::Ok(())
-        };
-        let _ = timeout(LINGER, lingering).await;
+        linger(&mut self.io).await;
         End::Done
     }
 

@@ -4,6 +4,7 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use super::http::HttpControllerConfig;
+use super::thrift::ThriftConfig;
 use super::{Core, Serving};
 use crate::config::tree::Node;
 use crate::config::{Fields, Kind, Port, Report, SocketOptions};
@@ -20,7 +21,9 @@ pub trait InterfaceConfig: fmt::Debug + Send + Sync {
 
 /// All kinds of interfaces. A new one is a new folder and a line here.
 pub const KINDS: &[Kind<Box<dyn InterfaceConfig>>] = &[
-    Kind::not_yet("io.l5d.thriftNameInterpreter"),
+    Kind::built("io.l5d.thriftNameInterpreter", |fields| {
+        ThriftConfig::read(fields).map(|config| Box::new(config) as Box<dyn InterfaceConfig>)
+    }),
     Kind::built("io.l5d.httpController", |_| Some(Box::new(HttpControllerConfig))),
     Kind::not_yet("io.l5d.mesh"),
     Kind::not_yet("io.l5d.destination"),
@@ -119,7 +122,7 @@ mod tests {
 
     #[test]
     fn interfaces_that_are_not_built_yet_are_named() {
-        for kind in ["io.l5d.thriftNameInterpreter", "io.l5d.mesh", "io.l5d.destination"] {
+        for kind in ["io.l5d.mesh", "io.l5d.destination"] {
             let messages = read(&format!("i: {{kind: {kind}, ip: x, cache: {{}}}}")).expect_err("refused");
             assert_eq!(messages, [format!("{kind}: not built yet")]);
         }

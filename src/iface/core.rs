@@ -3,11 +3,13 @@
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use prometheus_client::registry::Registry;
 
 use super::NameReader;
 use super::http::HttpMetrics;
+use super::thrift::ThriftMetrics;
 use crate::config::Fixes;
 use crate::interpreter::Interpreter;
 use crate::runtime::{Connections, Drain, LimitCounts, RateLimit};
@@ -34,6 +36,8 @@ pub struct Core {
     pub limits: LimitCounts,
     /// Which of namerd's quirks are mended.
     pub fixes: Fixes,
+    /// How sessions that last are treated.
+    pub sessions: Sessions,
     /// Counts the connections of all interfaces against one limit.
     pub connections: Arc<Connections>,
     /// The way out.
@@ -44,11 +48,26 @@ pub struct Core {
     pub metrics: IfaceMetrics,
 }
 
+/// How sessions that last for days are treated.
+#[derive(Clone, Debug)]
+pub struct Sessions {
+    /// `maxPollAgeMs`
+    pub max_poll_age: Duration,
+    /// `limits.watchesPerConnection`
+    pub watches: usize,
+    /// `drain.spreadMs`
+    pub spread: Duration,
+    /// `drain.pingSilence`
+    pub ping_silence: bool,
+}
+
 /// rosterd's own metrics of all interfaces.
 #[derive(Clone, Debug)]
 pub struct IfaceMetrics {
     /// Those of the HTTP controller.
     pub http: HttpMetrics,
+    /// Those of the thrift interface.
+    pub thrift: ThriftMetrics,
 }
 
 // === impl IfaceMetrics ===
@@ -56,7 +75,7 @@ pub struct IfaceMetrics {
 impl IfaceMetrics {
     /// Makes and registers them.
     pub fn register(registry: &mut Registry) -> Self {
-        Self { http: HttpMetrics::register(registry) }
+        Self { http: HttpMetrics::register(registry), thrift: ThriftMetrics::register(registry) }
     }
 }
 

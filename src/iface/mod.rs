@@ -4,7 +4,10 @@ mod config;
 mod core;
 pub mod http;
 mod names;
+#[cfg(test)]
+mod testing;
+pub mod thrift;
 
 pub use config::{InterfaceBlock, InterfaceConfig, KINDS};
-pub use core::{Core, IfaceMetrics, Serving};
+pub use core::{Core, IfaceMetrics, Serving, Sessions};
 pub use names::NameReader;

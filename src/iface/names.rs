@@ -18,6 +18,16 @@ impl NameReader {
         Self { limits, counts }
     }
 
+    /// The limits, for what is no text.
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// Counts that something which is no text exceeded a limit.
+    pub fn refused(&self, limit: name::Limit) {
+        self.counts.refused(Limit::Name(limit));
+    }
+
     /// Reads a path.
     ///
     /// # Errors

@@ -44,7 +44,7 @@ mod var_state;
 
 pub use collect::{ConnectionCounts, Evaluations, LimitFigures, ReadinessState, StaleValues, Tables, TlsFigures};
 pub use config::{KINDS, PrometheusConfig, TelemeterBlock, TelemeterConfig};
-pub use legacy::{Counter, Histogram, JsonQuery, Legacy, Level, LevelGuard, NoSuchSubtree, Scope, Summary};
+pub use legacy::{Counter, Histogram, JsonQuery, Legacy, Level, LevelGuard, LevelShare, NoSuchSubtree, Scope, Summary};
 pub use metrics::{Metrics, MetricsSetup, OWN_CONTENT_TYPE};
 pub use process::Process;
 pub use server::{ServerStats, Traffic};

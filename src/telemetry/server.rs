@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Counter, Histogram, Level, LevelGuard, Scope};
+use super::{Counter, Histogram, Level, LevelGuard, LevelShare, Scope};
 
 /// How namerd calls an answer with a status of 500 or above that was no thrown error.
 const SERVER_ERROR: &str = "com.twitter.finagle.service.ResponseClassificationSyntheticException";
@@ -148,6 +148,25 @@ impl ServerStats {
         }
         figures.latency.record_ms(took);
         figures.handle_time.record(u64::try_from(took.as_micros()).unwrap_or(u64::MAX));
+    }
+
+    /// A request of another protocol has been answered; `failure` is what namerd calls a failed one.
+    pub fn finished(&self, failure: Option<&'static str>, took: Duration) {
+        let figures = &self.figures;
+        figures.requests.inc();
+        match failure {
+            None => figures.success.inc(),
+            Some(failure) => {
+                figures.failures.inc();
+                figures.scope.scope("failures").counter(failure).inc();
+            }
+        }
+        figures.latency.record_ms(took);
+    }
+
+    /// Requests of one client that are being handled, until the share goes.
+    pub fn handling_some(&self) -> LevelShare {
+        self.figures.pending.share()
     }
 
     /// A client was silent for longer than its server waits.

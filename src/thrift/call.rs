@@ -95,8 +95,7 @@ pub fn refuse(out: &mut BytesMut, call: &Call, refusal: &Refusal) {
             out.extend_from_slice(&failure(method, reason, call.ask.name().unwrap_or(&nameless)));
         }
         Refusal::Internal(text) => {
-            let message = format!("Internal error processing {name}: '{text}'");
-            exception(out, name.as_bytes(), call.seqid, kind::INTERNAL_ERROR, &message);
+            exception(out, name.as_bytes(), call.seqid, kind::INTERNAL_ERROR, &internal(method, text));
         }
     }
 }
@@ -122,7 +121,13 @@ fn cut() -> BadCall {
     BadCall::Header("the message ends early".to_owned())
 }
 
-fn failure(method: Method, reason: &str, name: &NameRef) -> Bytes {
+/// The text of an exception of kind 6: something went wrong for which a method declares no failure.
+pub fn internal(method: Method, text: &str) -> String {
+    format!("Internal error processing {}: '{text}'", method.name())
+}
+
+/// The failure that a method declares; those of `bind` and `addr` echo the name.
+pub fn failure(method: Method, reason: &str, name: &NameRef) -> Bytes {
     match method {
         Method::Bind => result::bind_failure(reason, name),
         Method::Addr => result::addr_failure(reason, name),

@@ -1,5 +1,7 @@
 //! What every server of ours does with the bytes of a connection, whatever they mean.
 
+mod linger;
 mod output;
 
+pub use linger::linger;
 pub use output::Output;

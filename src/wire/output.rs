@@ -10,13 +10,15 @@ use tokio::io::{AsyncWrite, AsyncWriteExt};
 /// From this size on a body is not copied: thousands of watchers share it.
 const SHARED_FROM: usize = 8 << 10;
 /// At most so many pieces go out with one call.
-const PIECES: usize = 8;
+const PIECES: usize = 32;
 
 /// Bytes that are to be written, in order. Keeps its place when writing is interrupted.
 #[derive(Debug, Default)]
 pub struct Output {
     pieces: VecDeque<Bytes>,
     tail: BytesMut,
+    /// Bytes of the pieces, without the tail.
+    piled: usize,
     /// Was something written since the last flush? TLS keeps what the socket does not take at once.
     unflushed: bool,
 }
@@ -40,12 +42,14 @@ impl Output {
             return self.push(&bytes);
         }
         self.close_tail();
+        self.piled += bytes.len();
         self.pieces.push_back(bytes);
     }
 
     /// Takes everything that waits, in one piece: for whoever wants the bytes themselves.
     pub fn take(&mut self) -> Vec<u8> {
         self.close_tail();
+        self.piled = 0;
         std::mem::take(&mut self.pieces).into_iter().flatten().collect()
     }
 
@@ -56,7 +60,7 @@ impl Output {
 
     /// How much waits.
     pub fn len(&self) -> usize {
-        self.tail.len() + self.pieces.iter().map(Bytes::len).sum::<usize>()
+        self.piled + self.tail.len()
     }
 
     /// Whether everything is on its way: nothing waits, neither here nor in what it was written to.
@@ -84,6 +88,7 @@ impl Output {
         }
         self.unflushed = true;
         let all = written;
+        self.piled -= all;
         while let Some(piece) = self.pieces.front_mut().filter(|_| written > 0) {
             let taken = piece.len().min(written);
             piece.advance(taken);
@@ -97,6 +102,7 @@ impl Output {
 
     fn close_tail(&mut self) {
         if !self.tail.is_empty() {
+            self.piled += self.tail.len();
             self.pieces.push_back(self.tail.split().freeze());
         }
     }

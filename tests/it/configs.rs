@@ -12,7 +12,7 @@ const BUILT: &[(&str, &[&str])] = &[
     ("storage", &["io.l5d.inMemory", "io.l5d.consul"]),
     ("namers", &["io.l5d.fs", "io.l5d.rewrite"]),
     ("transformers", &["io.l5d.port", "io.l5d.localhost", "io.l5d.specificHost", "io.l5d.replace", "io.l5d.const"]),
-    ("interfaces", &["io.l5d.httpController"]),
+    ("interfaces", &["io.l5d.httpController", "io.l5d.thriftNameInterpreter"]),
     (
         "telemetry",
         &["io.l5d.prometheus", "io.l5d.influxdb", "io.l5d.recentRequests", "io.l5d.tracelog", "io.l5d.zipkin"],

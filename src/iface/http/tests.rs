@@ -3,68 +3,19 @@
 mod watches;
 mod writes;
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use parking_lot::Mutex;
-use prometheus_client::registry::Registry;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::*;
-use crate::config::{IpFamilies, OwnLimits, SocketOptions};
-use crate::iface::IfaceMetrics;
-use crate::interpreter::{ConfiguredNamer, Local, Namers, Settings};
-use crate::name::{Addr, AddrSet, Dtab, NameTree, Path};
-use crate::namer::hosts::Hosts;
-use crate::namer::{Found, Namer};
-use crate::runtime::{Connections, Drain, Endpoint};
-use crate::storage::memory::MemoryStorage;
-use crate::store::{Cell, Evaluators, Reading, Run};
+use crate::config::{OwnLimits, SocketOptions};
+use crate::iface::testing::{self, Fixture, path};
+use crate::runtime::{Drain, Endpoint};
 use crate::telemetry::Legacy;
-
-/// Names of one element; a cell each for presence and addresses.
-#[derive(Default)]
-struct Fixture {
-    presence: Mutex<BTreeMap<Path, Arc<Cell<bool>>>>,
-    addresses: Mutex<BTreeMap<Path, Arc<Cell<Addr>>>>,
-    names: Arc<Cell<BTreeSet<Path>>>,
-}
-
-impl Fixture {
-    fn presence(&self, id: &Path) -> Arc<Cell<bool>> {
-        self.presence.lock().entry(id.clone()).or_default().clone()
-    }
-
-    fn address(&self, id: &Path) -> Arc<Cell<Addr>> {
-        self.addresses.lock().entry(id.clone()).or_default().clone()
-    }
-}
-
-impl Namer for Fixture {
-    fn lookup(&self, run: &mut Run<'_>, path: &Path) -> Reading<NameTree<Found>> {
-        let (id, residual) = (path.take(1), path.drop(1));
-        run.read(&self.presence(&id), ()).reading(Duration::from_secs(2)).map(|present| match *present {
-            true => NameTree::Leaf(Found::Bound { id, residual }),
-            false => NameTree::Neg,
-        })
-    }
-
-    fn addresses(&self, run: &mut Run<'_>, id: &Path) -> Reading<Addr> {
-        run.read(&self.address(id), ()).reading(Duration::from_secs(2)).map(|addr| Addr::clone(&addr))
-    }
-
-    fn enumerates(&self) -> bool {
-        true
-    }
-
-    fn names(&self, run: &mut Run<'_>) -> Reading<BTreeSet<Path>> {
-        run.read(&self.names, ()).reading(Duration::from_secs(2)).map(|names| names.as_ref().clone())
-    }
-}
 
 /// A served controller: the fixture namer at `/#/t`, `default` = `/svc=>/#/t`.
 struct World {
@@ -88,26 +39,8 @@ impl World {
     }
 
     fn with(dtabs: &[(&str, &str)], limits: OwnLimits) -> Self {
-        let fixture = Arc::new(Fixture::default());
-        let namer = ConfiguredNamer { prefix: path("/#/t"), namer: fixture.clone(), transformers: Vec::new() };
-        let namers = Namers::new(vec![namer], Hosts::new(IpFamilies::default())).expect("one namer");
-        let dtabs = dtabs.iter().map(|(name, text)| ((*name).to_owned(), Dtab::parse(text).expect("dtab")));
-        let storage = Arc::new(MemoryStorage::new(dtabs));
-        let interpreter = Local::new(storage.clone(), namers, Evaluators::start(1), Settings::default());
-        let (drain, counts) = (Drain::new(), LimitCounts::default());
-        let core = Core {
-            interpreter: Arc::new(interpreter),
-            storage,
-            names: NameReader::new(limits.names, counts.clone()),
-            body_bytes: limits.body_bytes,
-            rate: limits.requests_per_second_per_client.map(RateLimit::new).map(Arc::new),
-            limits: counts.clone(),
-            fixes: Fixes::default(),
-            connections: Connections::new(100),
-            drain: drain.clone(),
-            legacy: Legacy::default(),
-            metrics: IfaceMetrics::register(&mut Registry::default()),
-        };
+        let (fixture, core) = testing::core(dtabs, &limits);
+        let (drain, counts) = (core.drain.clone(), core.limits.clone());
         let listener = Listener::bind(Endpoint {
             what: "test".to_owned(),
             key: "test".to_owned(),
@@ -119,19 +52,6 @@ impl World {
         let address = listener.address();
         let server = AbortOnDropHandle::new(tokio::spawn(serve(&core, "io.l5d.httpController", listener)));
         Self { fixture, address, drain, counts, api: Arc::new(Api::new(&core)), _server: server }
-    }
-
-    /// Makes a name exist, with these addresses.
-    fn serve(&self, name: &str, addrs: &[&str]) {
-        let id = path(name);
-        let addrs = addrs.iter().map(|text| text.parse::<SocketAddr>().expect("address").into()).collect();
-        self.fixture.address(&id).publish(Addr::Bound(AddrSet::new(addrs, crate::name::Meta::default())));
-        self.fixture.presence(&id).publish(true);
-    }
-
-    fn remove(&self, name: &str) {
-        self.fixture.presence(&path(name)).publish(false);
-        self.fixture.address(&path(name)).publish(Addr::Neg);
     }
 
     async fn ask(&self, request: &str) -> Answer {
@@ -209,10 +129,6 @@ async fn within<F: Future>(future: F) -> F::Output {
     tokio::time::timeout(Duration::from_secs(5), future).await.expect("in time")
 }
 
-fn path(text: &str) -> Path {
-    Path::parse(text).expect("path")
-}
-
 fn leaf(name: &str, residual: &str, port: u16) -> String {
     format!(r#"{{"type":"leaf","bound":{{"addr":{},"id":"/#/t/{name}","path":"{residual}"}}}}"#, bound(port).trim_end())
         + "\n"
@@ -227,13 +143,13 @@ const NEG: &str = "{\"type\":\"neg\"}\n";
 #[tokio::test]
 async fn a_bound_name_is_answered_with_its_addresses_and_again_when_they_change() {
     let world = World::new();
-    world.serve("/web", &["127.0.0.1:80"]);
+    world.fixture.serve("/web", &["127.0.0.1:80"]);
     for _ in 0..3 {
         let answer = world.get("/api/1/bind/default?path=/svc/web/r").await;
         assert_eq!((answer.status, answer.body.as_str()), (200, &*leaf("web", "/r", 80)));
         assert!(!answer.head.contains("Content-Type"), "{}", answer.head);
     }
-    world.serve("/web", &["127.0.0.1:81"]);
+    world.fixture.serve("/web", &["127.0.0.1:81"]);
     assert_eq!(world.get("/api/1/bind/default?path=/svc/web/r").await.body, leaf("web", "/r", 81));
     world.put("default", "/svc=>/#/t/web").await;
     assert_eq!(world.get("/api/1/bind/default?path=/svc/web/r").await.body, leaf("web", "/web/r", 81));
@@ -243,10 +159,10 @@ async fn a_bound_name_is_answered_with_its_addresses_and_again_when_they_change(
 #[tokio::test]
 async fn a_ready_answer_is_never_older_than_the_last_write() {
     let world = World::new();
-    world.serve("/web", &["127.0.0.1:80"]);
+    world.fixture.serve("/web", &["127.0.0.1:80"]);
     let mut stream = TcpStream::connect(world.address).await.expect("connect");
     for port in 80..200 {
-        world.serve("/web", &[&format!("127.0.0.1:{port}")]);
+        world.fixture.serve("/web", &[&format!("127.0.0.1:{port}")]);
         for (target, expected) in [
             ("/api/1/bind/default?path=/svc/web", leaf("web", "/", port)),
             ("/api/1/addr/default?path=/#/t/web", bound(port)),
@@ -266,7 +182,7 @@ async fn a_ready_answer_is_never_older_than_the_last_write() {
 #[tokio::test]
 async fn a_failing_dtab_is_shown_to_readers_and_not_to_watchers() {
     let world = World::new();
-    world.serve("/web", &["127.0.0.1:80"]);
+    world.fixture.serve("/web", &["127.0.0.1:80"]);
     let target = "/api/1/bind/default?path=/svc/web";
     let mut watching = world.watch(&format!("{target}&watch=1")).await;
     assert_eq!(watching.line().await, leaf("web", "/", 80));
@@ -284,7 +200,7 @@ async fn a_failing_dtab_is_shown_to_readers_and_not_to_watchers() {
 async fn a_client_that_asks_too_often_is_told_when_to_come_again() {
     let limits = OwnLimits { requests_per_second_per_client: Some(1), ..OwnLimits::default() };
     let world = World::with(&[("default", "/svc=>/#/t")], limits);
-    world.serve("/web", &["127.0.0.1:1"]);
+    world.fixture.serve("/web", &["127.0.0.1:1"]);
     let began = Instant::now();
     let (mut served, mut refused) = (0, 0);
     // Answers that are there already count as well.
@@ -348,7 +264,7 @@ async fn a_question_without_an_answer_ends_after_30_seconds_with_the_reason() {
 #[tokio::test]
 async fn a_form_is_a_query_and_wins_over_it() {
     let world = World::new();
-    world.serve("/web", &["127.0.0.1:80"]);
+    world.fixture.serve("/web", &["127.0.0.1:80"]);
     let typed = "Content-Type: application/x-www-form-urlencoded\r\n";
     let answer = world.request("POST", "/api/1/addr/default?path=/x", typed, "path=%2F%23%2Ft%2Fweb").await;
     assert_eq!(answer.body, bound(80));

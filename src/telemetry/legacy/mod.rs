@@ -54,6 +54,13 @@ pub struct Level(Arc<AtomicI64>);
 #[derive(Debug)]
 pub struct LevelGuard(Level);
 
+/// Several that are there, all of which go when this is dropped.
+#[derive(Debug)]
+pub struct LevelShare {
+    level: Level,
+    count: i64,
+}
+
 // === impl Legacy ===
 
 impl Legacy {
@@ -177,9 +184,31 @@ impl Level {
         LevelGuard(self.clone())
     }
 
+    /// A share of it, none at first.
+    pub fn share(&self) -> LevelShare {
+        LevelShare { level: self.clone(), count: 0 }
+    }
+
     /// How many there are now.
     pub fn get(&self) -> i64 {
         self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl LevelShare {
+    /// So many there are now in this share.
+    pub fn set(&mut self, count: usize) {
+        let count = i64::try_from(count).unwrap_or(i64::MAX);
+        if count != self.count {
+            self.level.0.fetch_add(count - self.count, Ordering::Relaxed);
+            self.count = count;
+        }
+    }
+}
+
+impl Drop for LevelShare {
+    fn drop(&mut self) {
+        self.set(0);
     }
 }
 

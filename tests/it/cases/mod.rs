@@ -67,6 +67,10 @@ const COVERED_ELSEWHERE: &[(&str, &str)] = &[
     ("http.dtab_json", BLACK_BOX),
     ("http.invalid_path", BLACK_BOX),
     ("namer.bound_id", BLACK_BOX),
+    ("thrift.addr", BLACK_BOX),
+    ("thrift.bind", BLACK_BOX),
+    ("thrift.delegate", BLACK_BOX),
+    ("thrift.dtab", BLACK_BOX),
     ("transformer.namer_delegate", BLACK_BOX),
 ];
 
@@ -77,10 +81,6 @@ const BLACK_BOX: &str = "the runner in tests/conform, against the running server
 const AWAITED: &[(&str, &str)] = &[
     ("mesh.presence", "iface/mesh"),
     ("netmask.local", "transformer"),
-    ("thrift.addr", "iface/thrift"),
-    ("thrift.bind", "iface/thrift"),
-    ("thrift.delegate", "iface/thrift"),
-    ("thrift.dtab", "iface/thrift"),
     ("transformer.daemonset", "transformer"),
     ("transformer.localnode", "transformer"),
 ];

@@ -1,6 +1,9 @@
 //! Stories about streams.
 
+use std::collections::BTreeSet;
+
 use super::*;
+use crate::name::{Addr, AddrSet};
 
 #[tokio::test]
 async fn a_bind_watch_waits_for_addresses_and_is_silent_about_later_ones() {
@@ -9,13 +12,13 @@ async fn a_bind_watch_waits_for_addresses_and_is_silent_about_later_ones() {
     let mut watching = world.watch("/api/1/bind/default?path=/svc/web&watch=true").await;
     assert_eq!(watching.head, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
     watching.silent().await;
-    world.serve("/web", &["127.0.0.1:80"]);
+    world.fixture.serve("/web", &["127.0.0.1:80"]);
     assert_eq!(watching.line().await, leaf("web", "/", 80));
-    world.serve("/web", &["127.0.0.1:81"]);
+    world.fixture.serve("/web", &["127.0.0.1:81"]);
     watching.silent().await;
-    world.remove("/web");
+    world.fixture.remove("/web");
     assert_eq!(watching.line().await, NEG);
-    world.serve("/web", &["127.0.0.1:82"]);
+    world.fixture.serve("/web", &["127.0.0.1:82"]);
     assert_eq!(watching.line().await, leaf("web", "/", 82));
 }
 
@@ -25,24 +28,24 @@ async fn an_addr_watch_sends_every_new_set_and_nothing_twice() {
     let mut watching = world.watch("/api/1/addr/default?path=%2F%23%2Ft%2Fweb&watch=t").await;
     watching.silent().await;
     for port in [1, 2] {
-        world.serve("/web", &[&format!("127.0.0.1:{port}")]);
+        world.fixture.serve("/web", &[&format!("127.0.0.1:{port}")]);
         assert_eq!(watching.line().await, bound(port));
     }
-    world.serve("/web", &["127.0.0.1:2"]);
+    world.fixture.serve("/web", &["127.0.0.1:2"]);
     watching.silent().await;
-    world.remove("/web");
+    world.fixture.remove("/web");
     assert_eq!(watching.line().await, NEG);
 }
 
 #[tokio::test]
 async fn a_resolve_watch_follows_both_the_tree_and_the_addresses() {
     let world = World::new();
-    world.serve("/web", &["127.0.0.1:1"]);
-    world.serve("/api", &["127.0.0.1:9"]);
+    world.fixture.serve("/web", &["127.0.0.1:1"]);
+    world.fixture.serve("/api", &["127.0.0.1:9"]);
     let mut watching = world.watch("/api/1/resolve/default?path=/svc/web&watch=1").await;
     assert!(watching.head.contains("\r\nContent-Type: application/json\r\n"));
     assert_eq!(watching.line().await, bound(1));
-    world.serve("/web", &["127.0.0.1:2"]);
+    world.fixture.serve("/web", &["127.0.0.1:2"]);
     assert_eq!(watching.line().await, bound(2));
     world.put("default", "/svc/web=>/#/t/api").await;
     assert_eq!(watching.line().await, bound(9));
@@ -86,7 +89,7 @@ async fn list_and_bound_names_are_watched_too() {
 #[tokio::test]
 async fn a_slow_watcher_gets_the_newest_value_and_costs_no_memory() {
     let world = World::new();
-    world.serve("/web", &[]);
+    world.fixture.serve("/web", &[]);
     let mut watching = world.watch("/api/1/addr/default?path=/#/t/web&watch=1").await;
     let id = path("/web");
     let set = |generation: u16| {
@@ -112,7 +115,7 @@ async fn a_slow_watcher_gets_the_newest_value_and_costs_no_memory() {
 #[tokio::test]
 async fn a_drain_ends_watches_with_their_last_chunk() {
     let world = World::new();
-    world.serve("/web", &["127.0.0.1:80"]);
+    world.fixture.serve("/web", &["127.0.0.1:80"]);
     let mut watching = world.watch("/api/1/bind/default?path=/svc/web&watch=1").await;
     watching.line().await;
     world.drain.enter(Phase::EndStreams);

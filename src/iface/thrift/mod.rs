@@ -1,0 +1,94 @@
+//! `io.l5d.thriftNameInterpreter`: names over ThriftMux, what Linkerd 1 routers speak; plain framed thrift and finagle's
+//! upgraded thrift on the same port.
+//!
+//! A router keeps one connection and parks a long poll for each name on it: a request that is answered when the stamp
+//! that it carries is not that of the present value. So almost everything here waits almost always:
+//!
+//! * A [`topics::Topic`] is what can be polled: one for each distinct question, with its answer encoded once per version
+//!   and shared by all sessions.
+//! * A [`session`] is one connection and one task. Parked polls are rows of a table in it, not tasks; what changes marks
+//!   them in the session's mailbox, and all answers of a turn leave in one write.
+//!
+//! Answers are namerd's, byte for byte, except where `docs/differences.md` says otherwise.
+
+mod config;
+mod metrics;
+mod session;
+mod topics;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+pub use config::{CacheLimits, ThriftConfig};
+pub use metrics::ThriftMetrics;
+
+use self::topics::Topics;
+use super::{Core, NameReader, Serving, Sessions};
+use crate::config::SocketOptions;
+use crate::interpreter::Interpreter;
+use crate::runtime::{self, Drain, LimitCounts, Listener, Phase, RateLimit, Seldom};
+use crate::telemetry::{Counter, ServerStats};
+
+/// What all sessions of an interface share.
+struct Server {
+    interpreter: Arc<dyn Interpreter>,
+    topics: Topics,
+    names: NameReader,
+    rate: Option<Arc<RateLimit>>,
+    limits: LimitCounts,
+    /// `limits.bodyBytes`: bytes of one request.
+    most_bytes: usize,
+    settings: Sessions,
+    read_timeout: Option<Duration>,
+    write_timeout: Option<Duration>,
+    drain: Drain,
+    stats: ServerStats,
+    mux_connects: Counter,
+    plain_connects: Counter,
+    metrics: ThriftMetrics,
+    foreign: Seldom,
+}
+
+/// Serves what comes to `listener` until the drain ends it. Must be called within a runtime.
+pub fn serve(core: &Core, kind: &'static str, config: &ThriftConfig, listener: Listener) -> Serving {
+    let server = Arc::new(Server::new(core, kind, config, listener.options()));
+    let (connections, drain) = (core.connections.clone(), core.drain.clone());
+    Box::pin(async move {
+        let stop = drain.reached(Phase::Close);
+        runtime::accept(listener, connections, stop, move |io, peer| session::serve(io, peer, server.clone())).await;
+    })
+}
+
+// === impl Server ===
+
+impl Server {
+    fn new(core: &Core, kind: &'static str, config: &ThriftConfig, options: &SocketOptions) -> Self {
+        let scope = core.legacy.scope("interface").scope(kind);
+        let (thrift, topics) = (scope.scope("thrift"), Topics::new(config, core.fixes.lone_weights));
+        topics.register(&scope);
+        Self {
+            interpreter: core.interpreter.clone(),
+            topics,
+            names: core.names.clone(),
+            rate: core.rate.clone(),
+            limits: core.limits.clone(),
+            most_bytes: core.body_bytes,
+            settings: core.sessions.clone(),
+            read_timeout: options.read_timeout,
+            write_timeout: options.write_timeout,
+            drain: core.drain.clone(),
+            mux_connects: thrift.counter("thriftmux/connects"),
+            plain_connects: thrift.counter("thriftmux/downgraded_connects"),
+            stats: ServerStats::new(thrift),
+            metrics: core.metrics.thrift.clone(),
+            foreign: Seldom::new(Duration::from_secs(60)),
+        }
+    }
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server").field("settings", &self.settings).finish_non_exhaustive()
+    }
+}

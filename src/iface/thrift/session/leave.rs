@@ -1,0 +1,202 @@
+//! The way out. A router that is told to go elsewhere, and then gets all its answers in one turn, asks elsewhere without
+//! noticing anything; one whose polls are cut waits for a while before it asks again.
+
+use std::fmt;
+use std::pin::Pin;
+use std::time::Duration;
+
+use rand::RngExt;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::time::Instant;
+
+use super::dialect::Dialect;
+use super::{End, Session};
+use crate::mux::{Message, Tag};
+use crate::runtime::{Drain, Hold, Phase};
+
+/// How long a client is waited for that was told to go.
+const TOLD: Duration = Duration::from_secs(1);
+/// How long pings are not answered before polls are: a router misses one after 4 s, and sends one every 5 s.
+pub(super) const SILENCE: Duration = Duration::from_secs(10);
+/// How long a client may take to close after its last answer, before we do.
+const FAREWELL: Duration = Duration::from_millis(500);
+
+/// How far a session is on its way out.
+pub(super) struct Leaving {
+    stage: Stage,
+    /// Nothing that is left to wait for is worth waiting for.
+    last: bool,
+    hold: Option<Hold>,
+    drain: Drain,
+    next_phase: Pin<Box<dyn Future<Output = ()> + Send>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// Not going.
+    Serving,
+    /// Going when its turn comes.
+    Placed { at: Instant },
+    /// The client was told, and may take so long to say that it knows.
+    Told { until: Instant },
+    /// Pings are not answered, so that the client finds out by itself.
+    Silent { until: Instant },
+    /// Polls are answered at once.
+    Answering,
+    /// All have been.
+    Going { until: Instant },
+}
+
+// === impl Leaving ===
+
+impl Leaving {
+    pub(super) fn new(drain: &Drain) -> Self {
+        let next_phase = reached(drain, Phase::Leave);
+        Self { stage: Stage::Serving, last: false, hold: None, drain: drain.clone(), next_phase }
+    }
+
+    /// Waits for the next phase of the drain that matters. Cancel safe.
+    pub(super) async fn next_phase(&mut self) {
+        self.next_phase.as_mut().await;
+    }
+
+    /// Are pings not to be answered?
+    pub(super) fn is_silent(&self) -> bool {
+        matches!(self.stage, Stage::Silent { .. })
+    }
+
+    /// Has the client been told to go?
+    pub(super) fn is_told(&self) -> bool {
+        matches!(self.stage, Stage::Told { .. } | Stage::Answering | Stage::Going { .. })
+    }
+
+    /// The client says that it goes.
+    pub(super) fn client_knows(&mut self) {
+        if let Stage::Told { until } = &mut self.stage {
+            *until = Instant::now();
+        }
+    }
+
+    /// Are polls answered at once?
+    pub(super) fn answers_at_once(&self) -> bool {
+        matches!(self.stage, Stage::Answering | Stage::Going { .. })
+    }
+
+    /// Are polls to be answered even if there is no value?
+    pub(super) fn is_last(&self) -> bool {
+        self.last
+    }
+
+    pub(super) fn due(&self) -> Option<Instant> {
+        match self.stage {
+            Stage::Serving | Stage::Answering => None,
+            Stage::Placed { at: due } | Stage::Told { until: due } => Some(due),
+            Stage::Silent { until: due } | Stage::Going { until: due } => Some(due),
+        }
+    }
+}
+
+impl fmt::Debug for Leaving {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Leaving").field("stage", &self.stage).finish_non_exhaustive()
+    }
+}
+
+fn reached(drain: &Drain, phase: Phase) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+    let drain = drain.clone();
+    Box::pin(async move { drain.reached(phase).await })
+}
+
+// === impl Session ===
+
+impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Session<IO> {
+    /// The drain has gone on.
+    pub(super) fn phase(&mut self) {
+        let leaving = &mut self.leaving;
+        let phase = leaving.drain.phase();
+        let next = [Phase::Leave, Phase::EndStreams, Phase::Close].into_iter().find(|next| *next > phase);
+        leaving.next_phase = match next {
+            Some(next) => reached(&leaving.drain, next),
+            None => Box::pin(std::future::pending()),
+        };
+        if phase >= Phase::Leave && leaving.stage == Stage::Serving {
+            // Spread over all sessions: their routers come to the other replicas one by one.
+            let spread = self.server.settings.spread;
+            let delay = if spread.is_zero() { spread } else { rand::rng().random_range(Duration::ZERO..=spread) };
+            leaving.stage = Stage::Placed { at: Instant::now() + delay };
+        }
+        if phase >= Phase::EndStreams && !leaving.answers_at_once() && !matches!(self.dialect, Dialect::Unknown) {
+            self.answer_everything(); // the time for waiting is over
+        }
+        if phase >= Phase::Close {
+            self.leaving.last = true;
+            self.answer_everything();
+        }
+    }
+
+    /// Takes part in the drain, once it is known what the client speaks; and if the drain is under way, at once.
+    pub(super) fn begin_leaving(&mut self) {
+        let leaving = &mut self.leaving;
+        leaving.hold = Some(leaving.drain.hold(Phase::Leave));
+        if leaving.drain.phase() >= Phase::Leave {
+            self.tell();
+        }
+    }
+
+    /// Its turn has come.
+    fn tell(&mut self) {
+        let now = Instant::now();
+        if !self.dialect.is_mux() {
+            return self.answer_everything();
+        }
+        self.leaving.stage = if self.server.settings.ping_silence {
+            Stage::Silent { until: now + SILENCE }
+        } else {
+            Message::Tdrain(Tag::CONTROL).write(&mut self.output);
+            Stage::Told { until: now + TOLD }
+        };
+    }
+
+    fn answer_everything(&mut self) {
+        self.leaving.stage = Stage::Answering;
+        self.marked = self.rows.all_waiting();
+        self.give_up_held();
+    }
+
+    /// Goes on with the way out, as far as it goes.
+    pub(super) fn leave(&mut self) -> Result<(), End> {
+        let now = Instant::now();
+        let unknown = matches!(self.dialect, Dialect::Unknown | Dialect::Probed { .. });
+        match self.leaving.stage {
+            Stage::Serving => {}
+            // It has not said yet what it speaks. It waits for nothing, and may be about to begin.
+            _ if unknown => {
+                if self.leaving.last {
+                    return Err(End::Done);
+                }
+            }
+            Stage::Placed { at } if at <= now => self.tell(),
+            Stage::Told { until } | Stage::Silent { until } if until <= now => self.answer_everything(),
+            Stage::Placed { .. } | Stage::Told { .. } | Stage::Silent { .. } => {}
+            Stage::Answering => {}
+            Stage::Going { until } if until <= now && self.is_quiet() => return Err(End::Done),
+            Stage::Going { .. } => {}
+        }
+        if self.leaving.stage == Stage::Answering {
+            self.deliver();
+            if self.is_quiet() {
+                let farewell = if self.dialect.is_plain() || self.leaving.last { Duration::ZERO } else { FAREWELL };
+                self.leaving.stage = Stage::Going { until: now + farewell };
+            } else if self.rows.waiting() == self.exchanges.len() && self.marked.is_empty() && self.output.is_sent() {
+                // Only polls are left for which there is no value. They are answered as the last thing.
+                self.leaving.hold = None;
+            }
+        }
+        Ok(())
+    }
+
+    /// Has everything been answered, and the answers sent?
+    fn is_quiet(&self) -> bool {
+        self.exchanges.is_empty() && self.inbox.is_empty() && self.output.is_sent()
+    }
+}

@@ -1,0 +1,391 @@
+//! A session: one connection, one task.
+//!
+//! A turn takes what was read apart ([`input`]), works on requests ([`work`]), answers what has changed ([`polls`]) and
+//! goes on with the way out ([`leave`]); then the task waits for the next thing to happen, while what is to be written
+//! leaves. Pings and discards are answered as they are read; requests wait in an inbox and are worked on for a moment at
+//! a time, so that a ping never waits for work.
+
+mod answer;
+mod ask;
+mod dialect;
+mod explain;
+mod input;
+mod leave;
+mod polls;
+mod rows;
+#[cfg(test)]
+mod tests;
+mod times;
+mod work;
+
+use std::collections::HashMap;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::BytesMut;
+use futures_util::StreamExt;
+use futures_util::future::AbortHandle;
+use futures_util::stream::FuturesUnordered;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
+use tokio::time::timeout;
+
+use self::answer::{Place, Question};
+use self::dialect::Dialect;
+use self::input::Inbox;
+use self::leave::Leaving;
+use self::rows::Rows;
+use self::times::Times;
+use self::work::{Finished, Task};
+use super::Server;
+use super::metrics::Share;
+use crate::mux::{BadFrame, BadMessage, Reassembly, Tag};
+use crate::store::{Client, Key, Mailbox};
+use crate::telemetry::{LevelShare, Traffic};
+use crate::wire::{Output, linger};
+
+/// With so much on its way to a client that does not read, nothing more is read from it and nothing answered.
+const HIGH_WATER: usize = 1 << 20;
+/// A client must read some of what waits for it within this time, where the configuration says nothing.
+const WRITE_PATIENCE: Duration = Duration::from_secs(60);
+/// How much is read at a time from a connection that is quiet, and from one that is not.
+const QUIET_READ: usize = 512;
+const BUSY_READ: usize = 16 << 10;
+/// A client that has closed its side may still want its answers, for so long.
+const HALF_CLOSED: Duration = Duration::from_secs(1);
+
+/// One connection.
+struct Session<IO> {
+    io: IO,
+    peer: SocketAddr,
+    client: Client,
+    server: Arc<Server>,
+    input: BytesMut,
+    reading: usize,
+    output: Output,
+    /// The client has closed its side.
+    ended: bool,
+    dialect: Dialect,
+    reassembly: Reassembly,
+    inbox: Inbox,
+    /// Where each unanswered request is.
+    exchanges: HashMap<Tag, Place>,
+    rows: Rows,
+    mailbox: Mailbox,
+    /// Keys taken from the mailbox and not dealt with yet, in reverse.
+    marked: Vec<Key>,
+    tasks: FuturesUnordered<Task>,
+    aborts: HashMap<u32, AbortHandle>,
+    serial: u32,
+    /// The task that reads a large request.
+    large: Option<u32>,
+    /// Delegations that are never answered.
+    held: Vec<Question>,
+    times: Times,
+    leaving: Leaving,
+    traffic: Traffic,
+    pending: LevelShare,
+    parked: Share,
+    scratch: BytesMut,
+}
+
+/// Why a session ended.
+#[derive(Debug)]
+enum End {
+    /// Everything was answered, and it was time to go.
+    Done,
+    /// The client closed it, or it broke.
+    Gone(Option<io::Error>),
+    /// It is not thrift, nor mux.
+    Foreign(&'static str),
+    /// The client sent something that ends a session; what is written already is its answer.
+    Fault(Fault),
+    /// Something took too long.
+    TimedOut(&'static str),
+}
+
+/// What a client did wrong.
+#[derive(Debug, thiserror::Error)]
+enum Fault {
+    #[error("{0}")]
+    Frame(#[from] BadFrame),
+    #[error("{0}")]
+    Message(#[from] BadMessage),
+    #[error("the tag {0} is in use already")]
+    DuplicateTag(Tag),
+    #[error("{0}")]
+    Handshake(&'static str),
+    #[error("unreadable thrift: {0}")]
+    Thrift(String),
+}
+
+/// What happens next.
+enum Event {
+    Moved {
+        read: Option<io::Result<usize>>,
+        sent: usize,
+    },
+    Broken(io::Error),
+    Marked,
+    Finished(Finished),
+    Due,
+    Phase,
+    /// Nothing, but there is work left.
+    Nothing,
+}
+
+/// Serves one connection until it ends.
+pub(super) async fn serve<IO>(io: IO, peer: SocketAddr, server: Arc<Server>)
+where
+    IO: AsyncRead + AsyncWrite + Unpin + Send,
+{
+    let _connected = server.stats.connected();
+    let mut session = Session::new(io, peer, server);
+    let end = session.run().await;
+    session.finish(end).await;
+}
+
+// === impl Session ===
+
+impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Session<IO> {
+    fn new(io: IO, peer: SocketAddr, server: Arc<Server>) -> Self {
+        Self {
+            io,
+            peer,
+            client: Client(peer.ip()),
+            input: BytesMut::new(),
+            reading: QUIET_READ,
+            output: Output::default(),
+            ended: false,
+            dialect: Dialect::Unknown,
+            reassembly: Reassembly::new(server.most_bytes),
+            inbox: Inbox::default(),
+            exchanges: HashMap::new(),
+            rows: Rows::new(),
+            mailbox: Mailbox::new(),
+            marked: Vec::new(),
+            tasks: FuturesUnordered::new(),
+            aborts: HashMap::new(),
+            serial: 0,
+            large: None,
+            held: Vec::new(),
+            times: Times::new(),
+            leaving: Leaving::new(&server.drain),
+            traffic: Traffic::default(),
+            pending: server.stats.handling_some(),
+            parked: server.metrics.parked(),
+            scratch: BytesMut::new(),
+            server,
+        }
+    }
+
+    async fn run(&mut self) -> End {
+        loop {
+            if let Err(end) = self.turn() {
+                return end;
+            }
+            let event = self.wait().await;
+            if let Err(end) = self.deal_with(event) {
+                return end;
+            }
+            if self.has_work() {
+                tokio::task::yield_now().await; // others have work too
+            }
+        }
+    }
+
+    /// Does what can be done without waiting.
+    fn turn(&mut self) -> Result<(), End> {
+        self.read_frames()?;
+        self.work()?;
+        self.deliver();
+        self.leave()?;
+        if self.ended && self.exchanges_are_over() {
+            return Err(End::Gone(None));
+        }
+        self.pending.set(self.exchanges.len());
+        self.parked.set(self.rows.waiting());
+        Ok(())
+    }
+
+    /// With the client's side closed, what is parked is given up; what is being worked on is not.
+    fn exchanges_are_over(&self) -> bool {
+        self.inbox.is_empty() && self.tasks.is_empty() && self.output.is_sent()
+    }
+
+    /// Is the client keeping up?
+    fn has_room(&self) -> bool {
+        self.output.len() < HIGH_WATER
+    }
+
+    fn has_work(&self) -> bool {
+        self.has_room() && (self.may_work() || !self.marked.is_empty())
+    }
+
+    /// Waits for the next thing to happen. Cancel safe.
+    async fn wait(&mut self) -> Event {
+        let has_work = self.has_work();
+        let may_read = self.has_room() && self.inbox.has_room() && !self.ended;
+        let may_answer = self.has_room() && self.marked.is_empty();
+        let due = self.due();
+        self.times.set(due);
+        let Self { io, input, output, reading, mailbox, tasks, times, leaving, .. } = self;
+        if input.is_empty() && !has_work {
+            output.shrink();
+        }
+        if may_read && input.capacity() - input.len() < *reading {
+            input.reserve(*reading);
+        }
+        tokio::select! {
+            biased;
+            event = std::future::poll_fn(|cx| transfer(cx, io, input, output, may_read)) => event,
+            () = leaving.next_phase() => Event::Phase,
+            Some(finished) = tasks.next(), if !tasks.is_empty() => Event::Finished(finished),
+            () = mailbox.marked(), if may_answer => Event::Marked,
+            () = times.elapsed() => Event::Due,
+            () = std::future::ready(()), if has_work => Event::Nothing,
+        }
+    }
+
+    fn deal_with(&mut self, event: Event) -> Result<(), End> {
+        match event {
+            Event::Moved { read, sent } => {
+                if sent > 0 || self.output.is_sent() {
+                    self.times.wrote(self.output.is_sent());
+                }
+                let received = match read {
+                    None => 0,
+                    Some(Ok(0)) => {
+                        self.ended = true;
+                        self.times.set_half_closed(HALF_CLOSED);
+                        0
+                    }
+                    Some(Ok(count)) => {
+                        self.times.heard();
+                        self.reading = if count >= self.reading { BUSY_READ } else { self.reading };
+                        count
+                    }
+                    Some(Err(error)) => return Err(End::Gone(Some(error))),
+                };
+                self.moved(Traffic { requests: 0, received: received as u64, sent: sent as u64 });
+            }
+            Event::Broken(error) => return Err(End::Gone(Some(error))),
+            Event::Marked | Event::Nothing => {}
+            Event::Finished(finished) => self.finished(finished)?,
+            Event::Due => self.timed()?,
+            Event::Phase => self.phase(),
+        }
+        Ok(())
+    }
+
+    fn moved(&mut self, more: Traffic) {
+        self.traffic.received += more.received;
+        self.traffic.sent += more.sent;
+        self.server.stats.moved(more);
+    }
+
+    /// Gives everything back, tells the client what it still has to know, and closes.
+    async fn finish(mut self, end: End) {
+        self.rows = Rows::new();
+        self.exchanges = HashMap::new();
+        self.tasks.clear();
+        self.pending.set(0);
+        self.parked.set(0);
+        self.log(&end);
+        if !matches!(end, End::Gone(Some(_)) | End::TimedOut(_)) {
+            let patience = if self.ended { HALF_CLOSED } else { self.write_patience() };
+            if timeout(patience, self.flush()).await.is_ok_and(|flushed| flushed.is_ok()) && !self.ended {
+                linger(&mut self.io).await;
+            }
+        }
+        self.server.stats.closed(self.times.age(), self.traffic);
+    }
+
+    async fn flush(&mut self) -> io::Result<()> {
+        while !self.output.is_sent() {
+            let sent = self.output.write_some(&mut self.io).await?;
+            self.moved(Traffic { sent: sent as u64, ..Traffic::default() });
+        }
+        Ok(())
+    }
+
+    fn write_patience(&self) -> Duration {
+        self.server.write_timeout.unwrap_or(WRITE_PATIENCE)
+    }
+
+    fn log(&self, end: &End) {
+        let (server, peer) = (&self.server, self.peer);
+        tracing::debug!(%peer, ?end, requests = self.traffic.requests, "session ended");
+        match end {
+            End::Done | End::Gone(_) => {}
+            End::Foreign(protocol) => {
+                server.metrics.foreign(protocol);
+                if let Some(left_out) = server.foreign.due() {
+                    tracing::warn!(
+                        %peer, protocol, left_out,
+                        "not ThriftMux, nor framed thrift: connection closed; is it the right port, and does the client \
+                         use TLS where the interface does not, or the other way round?"
+                    );
+                }
+            }
+            End::Fault(fault) => {
+                server.metrics.ended(fault.reason());
+                tracing::info!(%peer, %fault, "session closed because of what the client sent");
+            }
+            End::TimedOut(what) => {
+                server.metrics.ended(what);
+                match *what {
+                    times::UNREAD => server.stats.write_timed_out(),
+                    times::QUIET => server.stats.read_timed_out(),
+                    _ => {}
+                }
+            }
+        }
+    }
+}
+
+// === impl Fault ===
+
+impl Fault {
+    fn reason(&self) -> &'static str {
+        match self {
+            Self::Frame(_) => "bad_frame",
+            Self::Message(_) => "bad_message",
+            Self::DuplicateTag(_) => "duplicate_tag",
+            Self::Handshake(_) => "handshake_refused",
+            Self::Thrift(_) => "bad_thrift",
+        }
+    }
+}
+
+/// Writes what waits and reads what is there, as far as both go without waiting.
+fn transfer<IO: AsyncRead + AsyncWrite + Unpin>(
+    cx: &mut Context<'_>,
+    io: &mut IO,
+    input: &mut BytesMut,
+    output: &mut Output,
+    may_read: bool,
+) -> Poll<Event> {
+    let mut sent = 0;
+    let had = !output.is_sent();
+    while !output.is_sent() {
+        match pin!(output.write_some(io)).poll(cx) {
+            Poll::Ready(Ok(count)) => sent += count,
+            Poll::Ready(Err(error)) => return Poll::Ready(Event::Broken(error)),
+            Poll::Pending => break,
+        }
+    }
+    if may_read {
+        // As much as there is room for, so that this ends.
+        if let Poll::Ready(read) = pin!(io.read_buf(input)).poll(cx) {
+            return Poll::Ready(Event::Moved { read: Some(read), sent });
+        }
+    }
+    if sent > 0 || (had && output.is_sent()) {
+        return Poll::Ready(Event::Moved { read: None, sent });
+    }
+    Poll::Pending
+}

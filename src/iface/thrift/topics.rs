@@ -1,0 +1,294 @@
+//! Topics: what can be polled, one for each distinct question, shared by all sessions.
+
+use std::ops::Deref;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+
+use super::config::{CacheLimits, ThriftConfig};
+use crate::interpreter::{BoundTree, Hold, Interpreter, LocalDtab, strip_transformers};
+use crate::name::{Addr, Path};
+use crate::storage::VersionedDtab;
+use crate::store::{
+    Client, Key, Mailbox, Observer, OverBudget, Policy, Reason, Snapshot, Standing, State, Subscription, Table, Watch,
+};
+use crate::telemetry::Scope;
+use crate::thrift::{Method, result};
+
+/// A key that was asked for within this time is never dropped to make room: its client is about to ask again.
+const PROTECT: Duration = Duration::from_secs(60);
+
+/// So many bytes of a key take about as much memory as a topic alone.
+const BYTES_PER_TOPIC: usize = 512;
+
+/// All topics of an interface.
+pub(super) struct Topics {
+    bindings: Table<Binding, Topic>,
+    addresses: Table<Path, Topic>,
+    dtabs: Table<Arc<str>, Topic>,
+    limits: ThriftConfig,
+    lone_weights: bool,
+}
+
+/// What a bound tree depends on.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Binding {
+    pub(super) ns: Arc<str>,
+    pub(super) local: LocalDtab,
+    pub(super) path: Path,
+}
+
+/// One question, with its answer encoded for the newest version that somebody asked for.
+#[derive(Debug, Default)]
+pub(super) struct Topic {
+    source: OnceLock<Source>,
+    /// Sessions that care.
+    seats: AtomicUsize,
+    encoded: Mutex<Option<(u64, Bytes)>>,
+}
+
+/// Where the answer comes from.
+#[derive(Debug)]
+enum Source {
+    Bind { watch: Watch<BoundTree>, ns: Arc<str> },
+    Addr { watch: Watch<Addr>, lone_weights: bool },
+    Dtab(Watch<Option<VersionedDtab>>),
+}
+
+/// A session's share in a topic: keeps it going, and its encoded answer there.
+#[derive(Debug)]
+pub(super) struct Seat {
+    topic: Observer<Topic>,
+}
+
+/// What is known at a moment.
+#[derive(Debug)]
+pub(super) struct Newest {
+    /// Changes exactly when the rest does. It is the stamp of a value.
+    pub(super) version: u64,
+    pub(super) known: Known,
+}
+
+#[derive(Debug)]
+pub(super) enum Known {
+    /// The body of the reply.
+    Value(Bytes),
+    /// There is no value, for good reason and not only for the moment.
+    Failed(Reason),
+    /// There is no value yet; perhaps because of this.
+    Nothing(Option<Reason>),
+}
+
+/// Why a topic cannot be had, in the words of namerd.
+#[derive(Debug, thiserror::Error)]
+#[error("The maximum number of concurrent observations has been reached ({0})")]
+pub(super) struct NoRoom(usize);
+
+// === impl Topics ===
+
+impl Topics {
+    pub(super) fn new(config: &ThriftConfig, lone_weights: bool) -> Self {
+        let policy = |limits: CacheLimits| Policy {
+            idle: limits.ttl,
+            protect: PROTECT,
+            budget: limits.active.saturating_add(limits.inactive),
+        };
+        Self {
+            bindings: Table::weighed("bindings of thrift", policy(config.bindings), Binding::weight, |_, _| {
+                Topic::default()
+            }),
+            addresses: Table::weighed("addresses of thrift", policy(config.addresses), path_weight, |_, _| {
+                Topic::default()
+            }),
+            dtabs: Table::new("dtabs of thrift", policy(CacheLimits::default()), |_, _| Topic::default()),
+            limits: *config,
+            lone_weights,
+        }
+    }
+
+    /// The gauges by which namerd shows its caches (`delegationcache` is that of dtabs).
+    pub(super) fn register(&self, _scope: &Scope) {}
+
+    /// What a name is bound to.
+    pub(super) fn bind(
+        &self,
+        interpreter: &dyn Interpreter,
+        client: Client,
+        binding: &Binding,
+    ) -> Result<Seat, NoRoom> {
+        let no_room = |_| NoRoom(self.limits.bindings.active);
+        let topic = self.bindings.observe(client, binding).map_err(no_room)?;
+        let Binding { ns, local, path } = binding;
+        topic
+            .sourced(|| {
+                let watch = interpreter.bind(client, ns, local, path, Hold::Watch)?;
+                Ok(Source::Bind { watch, ns: ns.clone() })
+            })
+            .map_err(no_room)?;
+        Ok(Seat::new(topic))
+    }
+
+    /// The addresses of an id.
+    pub(super) fn addr(&self, interpreter: &dyn Interpreter, client: Client, id: &Path) -> Result<Seat, NoRoom> {
+        let no_room = |_| NoRoom(self.limits.addresses.active);
+        let topic = self.addresses.observe(client, &strip_transformers(id)).map_err(no_room)?;
+        let lone_weights = self.lone_weights;
+        topic.sourced(|| Ok(Source::Addr { watch: interpreter.addr(client, id)?, lone_weights })).map_err(no_room)?;
+        Ok(Seat::new(topic))
+    }
+
+    /// The dtab of a namespace.
+    pub(super) fn dtab(&self, interpreter: &dyn Interpreter, client: Client, ns: &Arc<str>) -> Result<Seat, NoRoom> {
+        let no_room = |_| NoRoom(CacheLimits::default().active);
+        let topic = self.dtabs.observe(client, ns).map_err(no_room)?;
+        topic.sourced(|| Ok(Source::Dtab(interpreter.dtab(client, ns)?))).map_err(no_room)?;
+        Ok(Seat::new(topic))
+    }
+}
+
+impl Binding {
+    fn weight(&self) -> usize {
+        1 + (self.ns.len() + self.path.bytes()) / BYTES_PER_TOPIC
+    }
+}
+
+fn path_weight(path: &Path) -> usize {
+    1 + path.bytes() / BYTES_PER_TOPIC
+}
+
+// === impl Topic ===
+
+impl Topic {
+    /// Takes the source up, if that has not been done. (Not where the topic is made: that happens under a lock, and
+    /// can fail here.)
+    fn sourced(&self, source: impl FnOnce() -> Result<Source, OverBudget>) -> Result<(), OverBudget> {
+        if self.source.get().is_none() {
+            let source = source()?;
+            self.source.get_or_init(|| source);
+        }
+        Ok(())
+    }
+
+    fn source(&self) -> &Source {
+        self.source.get().expect("a seat is given only in a topic that has its source")
+    }
+
+    /// Which method asks this.
+    pub(super) fn method(&self) -> Method {
+        match self.source() {
+            Source::Bind { .. } => Method::Bind,
+            Source::Addr { .. } => Method::Addr,
+            Source::Dtab(_) => Method::Dtab,
+        }
+    }
+
+    /// Has `key` of `mailbox` marked whenever the version changes.
+    pub(super) fn subscribe(&self, mailbox: &Mailbox, key: Key) -> Subscription {
+        match self.source() {
+            Source::Bind { watch, .. } => watch.subscribe(mailbox, key).1,
+            Source::Addr { watch, .. } => watch.subscribe(mailbox, key).1,
+            Source::Dtab(watch) => watch.subscribe(mailbox, key).1,
+        }
+    }
+
+    /// The version of this moment.
+    pub(super) fn version(&self) -> u64 {
+        match self.source() {
+            Source::Bind { watch, .. } => watch.cell().version(),
+            Source::Addr { watch, .. } => watch.cell().version(),
+            Source::Dtab(watch) => watch.cell().version(),
+        }
+    }
+
+    /// Takes everything into account that was published before.
+    pub(super) fn refresh(&self) {
+        match self.source() {
+            Source::Bind { watch, .. } => watch.current_version(),
+            Source::Addr { watch, .. } => watch.current_version(),
+            Source::Dtab(watch) => watch.current_version(),
+        };
+    }
+
+    /// What is known now.
+    pub(super) fn newest(&self) -> Newest {
+        // One encodes, the others wait for that: it is what they need.
+        let mut encoded = self.encoded.lock();
+        match self.source() {
+            Source::Bind { watch, ns } => {
+                newest(watch.cell().snapshot(), &mut encoded, |version, tree| Ok(result::bound(version, tree, ns)))
+            }
+            Source::Addr { watch, lone_weights } => {
+                newest(watch.cell().snapshot(), &mut encoded, |version, addr| match addr {
+                    Addr::Bound(set) => Ok(result::addr(version, Some(set), *lone_weights)),
+                    Addr::Neg => Ok(result::addr(version, None, *lone_weights)),
+                    Addr::Failed(reason) => Err(reason.clone().unwrap_or_else(|| "".into())),
+                })
+            }
+            Source::Dtab(watch) => newest(watch.cell().snapshot(), &mut encoded, |version, dtab| {
+                let text = dtab.as_ref().map(|dtab| dtab.dtab().to_string()).unwrap_or_default();
+                Ok(result::dtab(version, &text))
+            }),
+        }
+    }
+}
+
+fn newest<T>(
+    snapshot: Snapshot<T>,
+    encoded: &mut Option<(u64, Bytes)>,
+    encode: impl FnOnce(u64, &T) -> Result<Bytes, Reason>,
+) -> Newest {
+    let version = snapshot.version.get();
+    let known = match (&snapshot.state, snapshot.standing) {
+        (State::Ready(value), _) => match &*encoded {
+            Some((of, body)) if *of == version => Known::Value(body.clone()),
+            _ => match encode(version, value) {
+                Ok(body) => {
+                    *encoded = Some((version, body.clone()));
+                    Known::Value(body)
+                }
+                Err(reason) => Known::Failed(reason),
+            },
+        },
+        (State::Failed(reason), _) => Known::Failed(reason.clone()),
+        (State::Pending, Standing::Suspended { reason, .. }) => Known::Nothing(reason),
+        (State::Pending, _) => Known::Nothing(None),
+    };
+    Newest { version, known }
+}
+
+// === impl Seat ===
+
+impl Seat {
+    fn new(topic: Observer<Topic>) -> Self {
+        topic.seats.fetch_add(1, Ordering::AcqRel);
+        Self { topic }
+    }
+
+    /// The same number for all seats in one topic.
+    pub(super) fn place(&self) -> usize {
+        std::ptr::from_ref::<Topic>(&self.topic).addr()
+    }
+}
+
+impl Deref for Seat {
+    type Target = Topic;
+
+    fn deref(&self) -> &Topic {
+        &self.topic
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        if self.topic.seats.fetch_sub(1, Ordering::AcqRel) == 1 {
+            // Nobody is left to send it to; whoever comes next has it made again.
+            let mut encoded = self.topic.encoded.lock();
+            if self.topic.seats.load(Ordering::Acquire) == 0 {
+                *encoded = None;
+            }
+        }
+    }
+}
