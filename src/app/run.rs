@@ -9,6 +9,7 @@ use super::figures::{register, register_tls};
 use super::limits::Limits;
 use super::{Config, Parts};
 use crate::admin::{self, AdminState, Pages};
+use crate::iface::thrift::PING_SILENCE;
 use crate::iface::{Core, IfaceMetrics, Sessions};
 use crate::runtime::logs::LogControl;
 use crate::runtime::{
@@ -88,7 +89,8 @@ async fn serve(config: Config, logs: LogControl, process: Process) -> Result<boo
         legacy: legacy.clone(),
         metrics: IfaceMetrics::register(&mut metrics.own),
     };
-    let plan = Plan { lame_duck: own.drain.lame_duck, spread: own.drain.spread, grace: admin.shutdown_grace };
+    let silence = if own.drain.ping_silence { PING_SILENCE } else { Duration::ZERO };
+    let plan = Plan { lame_duck: own.drain.lame_duck, spread: own.drain.spread + silence, grace: admin.shutdown_grace };
     plan.announce();
 
     let mut pages = Pages::default().with_namers(parts.interpreter.namers()).with_storage(&parts.storage);

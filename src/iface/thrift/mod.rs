@@ -22,6 +22,7 @@ use std::time::Duration;
 
 pub use config::{CacheLimits, ThriftConfig};
 pub use metrics::ThriftMetrics;
+pub use session::leave::SILENCE as PING_SILENCE;
 
 use self::topics::Topics;
 use super::{Core, NameReader, Serving, Sessions};

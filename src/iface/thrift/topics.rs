@@ -47,7 +47,17 @@ pub(super) struct Topic {
     source: OnceLock<Source>,
     /// Sessions that care.
     seats: AtomicUsize,
-    encoded: Mutex<Option<(u64, Bytes)>>,
+    encoded: Mutex<Option<Encoded>>,
+}
+
+/// The body of a reply.
+#[derive(Debug)]
+struct Encoded {
+    /// The version of the cell for which it was made.
+    of: u64,
+    /// The stamp in it.
+    version: u64,
+    body: Bytes,
 }
 
 /// Where the answer comes from.
@@ -199,7 +209,7 @@ impl Topic {
         match self.source() {
             Source::Bind { watch, .. } => watch.cell().version(),
             Source::Addr { watch, .. } => watch.cell().version(),
-            Source::Dtab(watch) => watch.cell().version(),
+            Source::Dtab(_) => self.newest().version,
         }
     }
 
@@ -227,26 +237,41 @@ impl Topic {
                     Addr::Failed(reason) => Err(reason.clone().unwrap_or_else(|| "".into())),
                 })
             }
-            Source::Dtab(watch) => newest(watch.cell().snapshot(), &mut encoded, |version, dtab| {
-                let text = dtab.as_ref().map(|dtab| dtab.dtab().to_string()).unwrap_or_default();
-                Ok(result::dtab(version, &text))
-            }),
+            Source::Dtab(watch) => {
+                let snapshot = watch.cell().snapshot();
+                // Whoever stores the same text again makes a new version of it, which is none for those who only see
+                // the text.
+                if let (Some(dtab), Some(known)) = (snapshot.value(), encoded.as_mut())
+                    && known.of != snapshot.version.get()
+                    && result::dtab(known.version, &shown(dtab)) == known.body
+                {
+                    known.of = snapshot.version.get();
+                }
+                newest(snapshot, &mut encoded, |version, dtab| Ok(result::dtab(version, &shown(dtab))))
+            }
         }
     }
 }
 
+/// A dtab as routers see it; one that there is not is empty.
+fn shown(dtab: &Option<VersionedDtab>) -> String {
+    dtab.as_ref().map(|dtab| dtab.dtab().to_string()).unwrap_or_default()
+}
+
 fn newest<T>(
     snapshot: Snapshot<T>,
-    encoded: &mut Option<(u64, Bytes)>,
+    encoded: &mut Option<Encoded>,
     encode: impl FnOnce(u64, &T) -> Result<Bytes, Reason>,
 ) -> Newest {
     let version = snapshot.version.get();
     let known = match (&snapshot.state, snapshot.standing) {
         (State::Ready(value), _) => match &*encoded {
-            Some((of, body)) if *of == version => Known::Value(body.clone()),
+            Some(known) if known.of == version => {
+                return Newest { version: known.version, known: Known::Value(known.body.clone()) };
+            }
             _ => match encode(version, value) {
                 Ok(body) => {
-                    *encoded = Some((version, body.clone()));
+                    *encoded = Some(Encoded { of: version, version, body: body.clone() });
                     Known::Value(body)
                 }
                 Err(reason) => Known::Failed(reason),

@@ -182,7 +182,8 @@ fn what_is_listed_as_a_difference_is_not_what_was_recorded() {
         let replaced = &recording.frames[difference.frames.clone()];
         let recorded = |step: &Step| match step {
             Step::Expect { conn, want } => replaced.iter().filter(|frame| frame.connection() == *conn).any(|frame| {
-                let same = |bytes: &[u8]| Stamps::default().compare(Protocol::Mux, want, &bytes[4..]).is_ok();
+                let protocol = Protocol::of(&recording.bytes(0));
+                let same = |bytes: &[u8]| Stamps::default().compare(protocol, want, &bytes[4..]).is_ok();
                 frame.bytes().is_some_and(|bytes| same(&bytes))
             }),
             Step::ServerCloses { .. } => replaced.iter().any(|frame| frame.note.contains("closed")),

@@ -266,7 +266,8 @@ impl Events {
         } else if let Some(delete) = pattern(r"^DELETE dtab (\S+)$") {
             Action::Delete { delete: delete[1].to_owned() }
         } else if let Some(file) = pattern(r"^fs: (\S+) -> (\d+)$") {
-            Action::Write { write: file[1].to_owned(), text: format!("127.0.0.1 {}\n", &file[2]), shown: None }
+            let (write, port) = (file[1].to_owned(), file[2].to_owned());
+            Action::Write { write, text: format!("127.0.0.1 {port}\n"), shown: Some(port) }
         } else {
             panic!("thrift-events.yaml does not say what '{event}' of {recording} did")
         };

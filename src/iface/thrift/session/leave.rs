@@ -17,7 +17,7 @@ use crate::runtime::{Drain, Hold, Phase};
 /// How long a client is waited for that was told to go.
 const TOLD: Duration = Duration::from_secs(1);
 /// How long pings are not answered before polls are: a router misses one after 4 s, and sends one every 5 s.
-pub(super) const SILENCE: Duration = Duration::from_secs(10);
+pub const SILENCE: Duration = Duration::from_secs(10);
 /// How long a client may take to close after its last answer, before we do.
 const FAREWELL: Duration = Duration::from_millis(500);
 
@@ -125,7 +125,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Session<IO> {
             let delay = if spread.is_zero() { spread } else { rand::rng().random_range(Duration::ZERO..=spread) };
             leaving.stage = Stage::Placed { at: Instant::now() + delay };
         }
-        if phase >= Phase::EndStreams && !leaving.answers_at_once() && !matches!(self.dialect, Dialect::Unknown) {
+        if phase >= Phase::EndStreams && !leaving.answers_at_once() {
             self.answer_everything(); // the time for waiting is over
         }
         if phase >= Phase::Close {
@@ -138,8 +138,13 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Session<IO> {
     pub(super) fn begin_leaving(&mut self) {
         let leaving = &mut self.leaving;
         leaving.hold = Some(leaving.drain.hold(Phase::Leave));
-        if leaving.drain.phase() >= Phase::Leave {
-            self.tell();
+        if leaving.drain.phase() < Phase::Leave {
+            return;
+        }
+        // It came in spite of that, so its address is still known; what it asks is answered at once.
+        leaving.stage = Stage::Going { until: Instant::now() + TOLD };
+        if self.dialect.is_mux() && !self.server.settings.ping_silence {
+            Message::Tdrain(Tag::CONTROL).write(&mut self.output);
         }
     }
 
@@ -166,11 +171,10 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Session<IO> {
     /// Goes on with the way out, as far as it goes.
     pub(super) fn leave(&mut self) -> Result<(), End> {
         let now = Instant::now();
-        let unknown = matches!(self.dialect, Dialect::Unknown | Dialect::Probed { .. });
         match self.leaving.stage {
             Stage::Serving => {}
-            // It has not said yet what it speaks. It waits for nothing, and may be about to begin.
-            _ if unknown => {
+            // A handshake is under way: nothing may be said before it is over, and that does not take long.
+            _ if matches!(self.dialect, Dialect::Probed { .. }) => {
                 if self.leaving.last {
                     return Err(End::Done);
                 }

@@ -10,7 +10,7 @@ mod ask;
 mod dialect;
 mod explain;
 mod input;
-mod leave;
+pub(super) mod leave;
 mod polls;
 mod rows;
 #[cfg(test)]
