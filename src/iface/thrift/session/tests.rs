@@ -1,6 +1,7 @@
 //! Sessions over memory, with a clock that stands still.
 
 mod basics;
+mod refusals;
 
 use std::sync::Arc;
 use std::time::Duration;
