@@ -11,12 +11,7 @@ use tokio::time::Instant;
 use super::metrics::ConsulMetrics;
 use super::transport::{Address, Http, Transport};
 use super::turns::Turns;
-use super::{Answer, ConsulError, Request};
-use crate::config::Secret;
-
-/// How many polls may be open at one agent unless the configuration says otherwise: a stock agent grants a client 200
-/// connections.
-pub const MOST_POLLS: usize = 150;
+use super::{AgentConfig, Answer, ConsulError, Request};
 
 /// One Consul agent as one part of the program asks it. Cloning shares it.
 #[derive(Clone)]
@@ -32,23 +27,11 @@ struct Shared {
     runtime: Handle,
 }
 
-/// How to reach an agent, and as whom.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AgentConfig {
-    /// Where it listens.
-    pub address: Address,
-    /// `token`: sent as `X-Consul-Token`.
-    pub token: Option<Secret>,
-    /// `maxPolls`: how many polls may be open at this address at once, over all that is asked there. The lowest that
-    /// anybody gives counts, [`MOST_POLLS`] if nobody does.
-    pub max_polls: Option<usize>,
-}
-
 /// The agents of the process. Who asks for the same address as the same client gets the same agent, with one pool of
 /// connections; those with one address share its places. Cloning shares them.
 #[derive(Clone)]
 pub struct Agents {
-    known: Arc<Mutex<Vec<(Address, Option<Secret>, Weak<Shared>)>>>,
+    known: Arc<Mutex<Vec<(AgentConfig, Weak<Shared>)>>>,
     turns: Arc<Mutex<Vec<(Address, Weak<Turns>)>>>,
     metrics: ConsulMetrics,
     runtime: Handle,
@@ -83,16 +66,16 @@ impl Agents {
     /// # Errors
     /// One line that names the key, for what only shows now.
     pub fn agent(&self, config: &AgentConfig) -> Result<Agent, String> {
-        let AgentConfig { address, token, max_polls } = config;
         let mut known = self.known.lock();
-        known.retain(|(.., agent)| agent.strong_count() > 0);
-        let same = known.iter().find(|(at, as_whom, _)| at == address && as_whom == token);
-        if let Some(shared) = same.and_then(|(.., agent)| agent.upgrade()) {
-            shared.turns.limit(*max_polls);
+        known.retain(|(_, agent)| agent.strong_count() > 0);
+        let same = known.iter().find(|(other, _)| other.is_same_client(config));
+        if let Some(shared) = same.and_then(|(_, agent)| agent.upgrade()) {
+            shared.turns.limit(config.max_polls);
             return Ok(Agent { shared });
         }
-        let agent = self.with_transport(config, Box::new(Http::new(address, token.as_ref())?));
-        known.push((address.clone(), token.clone(), Arc::downgrade(&agent.shared)));
+        let transport = Http::new(&config.address, config.token.as_ref())?;
+        let agent = self.with_transport(config, Box::new(transport));
+        known.push((config.clone(), Arc::downgrade(&agent.shared)));
         Ok(agent)
     }
 
@@ -110,7 +93,8 @@ impl Agents {
             turns.limit(most);
             return turns;
         }
-        let turns = Turns::new(address.to_string(), most);
+        let turns = Turns::new(address.to_string());
+        turns.limit(most);
         all.push((address.clone(), Arc::downgrade(&turns)));
         turns
     }

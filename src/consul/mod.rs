@@ -6,6 +6,7 @@
 
 mod agent;
 mod answer;
+mod config;
 mod error;
 mod journal;
 mod metrics;
@@ -17,8 +18,9 @@ pub(crate) mod testing;
 mod transport;
 mod turns;
 
-pub use agent::{Agent, AgentConfig, AgentFigures, Agents, MOST_POLLS};
+pub use agent::{Agent, AgentFigures, Agents};
 pub use answer::{Answer, LARGEST, Undecoded};
+pub use config::{AgentConfig, read_consistency};
 pub use error::ConsulError;
 pub use journal::Journal;
 pub use metrics::ConsulMetrics;

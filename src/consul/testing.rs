@@ -12,7 +12,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::answer::Reply;
 use super::transport::{Address, Transport};
-use super::{Agent, AgentConfig, Agents, ConsulError, MOST_POLLS, Request};
+use super::{Agent, AgentConfig, Agents, ConsulError, Request};
 
 /// Answers like an agent: at once without an index or with an old one, else when the value changes or the wait is over.
 /// What is scripted comes first.
@@ -53,13 +53,13 @@ pub(crate) enum Step {
 
 impl FakeConsul {
     pub(crate) fn agent(&self) -> Agent {
-        self.agent_with(MOST_POLLS)
+        self.agent_with(None)
     }
 
-    pub(crate) fn agent_with(&self, max_polls: usize) -> Agent {
+    pub(crate) fn agent_with(&self, max_polls: impl Into<Option<usize>>) -> Agent {
         let address = Address { host: "consul.test".to_owned(), port: 8500 };
-        Agents::new()
-            .with_transport(&AgentConfig { address, token: None, max_polls: Some(max_polls) }, Box::new(self.clone()))
+        let config = AgentConfig { address, token: None, max_polls: max_polls.into() };
+        Agents::new().with_transport(&config, Box::new(self.clone()))
     }
 
     /// The value of a path from now on.
@@ -73,7 +73,7 @@ impl FakeConsul {
         self.shared.state.lock().script.push_back(step);
     }
 
-    /// What happens to the request that is held now.
+    /// What happens to the request that is held now, or to the next one that would be.
     pub(crate) fn interrupt(&self, step: Step) {
         self.shared.state.lock().interrupts.push_back(step);
         self.shared.changed.notify_waiters();
@@ -115,11 +115,11 @@ impl FakeConsul {
             if from.is_none_or(|from| from < index) || Instant::now() >= until {
                 return Ok(reply(200, vec![("x-consul-index", index.to_string())], body));
             }
-            let _ = timeout_at(until, changed).await;
             let interrupted = self.shared.state.lock().interrupts.pop_front();
             if let Some(step) = interrupted {
                 return step.happen().await;
             }
+            let _ = timeout_at(until, changed).await;
         }
     }
 }

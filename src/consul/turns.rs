@@ -13,8 +13,12 @@ use parking_lot::Mutex;
 use slab::Slab;
 use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 
-use super::{AgentFigures, Journal, MOST_POLLS};
+use super::{AgentFigures, Journal};
 use crate::runtime::Seldom;
+
+/// How many polls may be open at one agent unless the configuration says otherwise: a stock agent grants a client 200
+/// connections.
+const MOST: usize = 150;
 
 /// How long a poll waits while others want its place.
 const SHORT: Duration = Duration::from_secs(1);
@@ -32,20 +36,13 @@ pub(super) struct Turns {
     polls: Semaphore,
     /// Requests that are answered at once.
     reads: Semaphore,
-    most: Mutex<Most>,
+    limit: Mutex<Option<usize>>,
     watches: AtomicUsize,
     journals: Mutex<Slab<Arc<Journal>>>,
     told: AtomicBool,
     back: Notify,
     lost: Seldom,
     found: Seldom,
-}
-
-/// How many polls may be open.
-struct Most {
-    polls: usize,
-    /// Somebody has said so.
-    configured: bool,
 }
 
 /// A watch, which counts for as long as it lives.
@@ -60,16 +57,13 @@ pub(super) type Turn<'a> = SemaphorePermit<'a>;
 // === impl Turns ===
 
 impl Turns {
-    /// `most` open polls of the agent that messages call `agent`.
-    pub(super) fn new(agent: String, most: Option<usize>) -> Arc<Self> {
-        let configured = most.is_some();
-        let most = most.unwrap_or(MOST_POLLS).max(1);
+    /// The places of the agent that messages call `agent`.
+    pub(super) fn new(agent: String) -> Arc<Self> {
         Arc::new(Self {
             agent,
-            polls: Semaphore::new(most),
-            // What is answered at once needs few places, and they count, too.
-            reads: Semaphore::new((most / 5).clamp(2, 32)),
-            most: Mutex::new(Most { polls: most, configured }),
+            polls: Semaphore::new(MOST),
+            reads: Semaphore::new(reads(MOST)),
+            limit: Mutex::new(None),
             watches: AtomicUsize::new(0),
             journals: Mutex::default(),
             told: AtomicBool::new(false),
@@ -79,18 +73,14 @@ impl Turns {
         })
     }
 
-    /// Of several limits for one agent the lowest counts.
+    /// Of several limits that are set for one agent the lowest counts. To be called before the first poll.
     pub(super) fn limit(&self, most: Option<usize>) {
-        let Some(most) = most.map(|most| most.max(1)) else { return };
-        let mut now = self.most.lock();
-        if most < now.polls {
-            // All agents are made before the first poll, so nothing is in use.
-            now.polls -= self.polls.forget_permits(now.polls - most);
-        } else if !now.configured {
-            self.polls.add_permits(most - now.polls);
-            now.polls = most;
-        }
-        now.configured = true;
+        let Some(most) = most else { return };
+        let mut limit = self.limit.lock();
+        let (before, now) = (limit.unwrap_or(MOST), limit.map_or(most, |limit| limit.min(most)));
+        resize(&self.polls, before, now);
+        resize(&self.reads, reads(before), reads(now));
+        *limit = Some(now);
     }
 
     /// One more watch.
@@ -154,8 +144,18 @@ impl Turns {
     }
 
     fn most(&self) -> usize {
-        self.most.lock().polls
+        self.limit.lock().unwrap_or(MOST)
     }
+}
+
+/// What is answered at once needs few places, and they count, too.
+fn reads(polls: usize) -> usize {
+    (polls / 5).clamp(2, 32)
+}
+
+fn resize(places: &Semaphore, before: usize, now: usize) {
+    places.add_permits(now.saturating_sub(before));
+    places.forget_permits(before.saturating_sub(now));
 }
 
 impl fmt::Debug for Turns {

@@ -47,6 +47,12 @@ impl AddrSet {
         Self { addrs: addrs.into(), meta }
     }
 
+    /// The same addresses under other metadata.
+    #[must_use]
+    pub fn with_meta(&self, meta: Meta) -> Self {
+        Self { addrs: self.addrs.clone(), meta }
+    }
+
     /// The addresses, ordered by (ip, port).
     pub fn addrs(&self) -> &[Address] {
         &self.addrs
@@ -133,7 +139,16 @@ impl Meta {
     pub fn is_empty(&self) -> bool {
         self.entries.is_none()
     }
+}
 
+impl<K: Into<String>, V: Into<Value>> FromIterator<(K, V)> for Meta {
+    fn from_iter<I: IntoIterator<Item = (K, V)>>(entries: I) -> Self {
+        let entries: BTreeMap<_, _> = entries.into_iter().map(|(key, value)| (key.into(), value.into())).collect();
+        Self { entries: (!entries.is_empty()).then(|| Arc::new(entries)) }
+    }
+}
+
+impl Ord for Meta {
     /// Any order will do as long as it is a stable one: it decides only between equal ips and ports.
     fn cmp(&self, other: &Self) -> Ordering {
         match (&self.entries, &other.entries) {
@@ -147,10 +162,9 @@ impl Meta {
     }
 }
 
-impl<K: Into<String>, V: Into<Value>> FromIterator<(K, V)> for Meta {
-    fn from_iter<I: IntoIterator<Item = (K, V)>>(entries: I) -> Self {
-        let entries: BTreeMap<_, _> = entries.into_iter().map(|(key, value)| (key.into(), value.into())).collect();
-        Self { entries: (!entries.is_empty()).then(|| Arc::new(entries)) }
+impl PartialOrd for Meta {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
     }
 }
 

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::NamerConfig;
+use super::consul::ConsulConfig;
 use super::fs::FsConfig;
 use super::rewrite::RewriteConfig;
 use crate::config::tree::Node;
@@ -14,7 +15,7 @@ use crate::transformer::TransformerBlock;
 pub const KINDS: &[Kind<Box<dyn NamerConfig>>] = &[
     Kind::built("io.l5d.fs", |fields| Some(Box::new(FsConfig::read(fields)?))),
     Kind::built("io.l5d.rewrite", |fields| Some(Box::new(RewriteConfig::read(fields)?))),
-    Kind::not_yet("io.l5d.consul"),
+    Kind::built("io.l5d.consul", |fields| Some(Box::new(ConsulConfig::read(fields)?))),
     Kind::not_yet("io.l5d.k8s"),
     Kind::not_yet("io.l5d.k8s.external").experimental(),
     Kind::not_yet("io.l5d.k8s.ns"),
@@ -168,7 +169,7 @@ mod tests {
 
     #[test]
     fn a_namer_that_is_not_built_yet_is_refused_as_that_alone() {
-        refused("[{kind: io.l5d.consul, prefix: bad, port: x}]", "io.l5d.consul: not built yet");
+        refused("[{kind: io.l5d.k8s, prefix: bad, port: x}]", "io.l5d.k8s: not built yet");
     }
 
     #[test]

@@ -1,10 +1,13 @@
 //! Namers: where addresses come from. One folder per source, each with its own config struct.
 
 mod config;
+pub mod consul;
 pub mod fs;
 pub mod hosts;
 pub mod rewrite;
 pub mod system;
+#[cfg(test)]
+mod testing;
 
 use std::collections::BTreeSet;
 use std::fmt;

@@ -22,6 +22,7 @@ const LOGGERS: &[&str] = &[
     "rosterd",
     "rosterd::admin",
     "rosterd::client",
+    "rosterd::consul",
     "rosterd::http1",
     "rosterd::iface",
     "rosterd::interpreter",

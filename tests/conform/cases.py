@@ -1034,11 +1034,16 @@ def bind_transition(ctx, c):
     s, path = ctx.get("main"), c["input"]["path"]
     n = len(c["input"]["after"])
     ns = s.ns()
-    s.put_ok(ns, transition_dtab(c, n - 1))
+
+    # A name of its own: rosterd passes over a branch that has been pending for 2 s, whoever asked for it.
+    def dtab(upto):
+        return transition_dtab(c, upto).replace(STATE["pending"], "/#/pend/dc1/" + ns)
+
+    s.put_ok(ns, dtab(n - 1))
     want = c["expect"]
     with s.watch("bind", ns, path) as w:
         before = line_state(w.line(0.8))
-        s.put_ok(ns, transition_dtab(c, n))
+        s.put_ok(ns, dtab(n))
         got = line_state(w.line(QUIET_WAIT if want in ([], ["pending"]) else 3))
         expect(None if want in ([], ["pending"]) else want[-1], got, f"line after the last step (before it: {before})")
         if want not in ([], ["pending"]):

@@ -10,7 +10,7 @@ use serde_yaml::Value;
 /// What is built so far. A kind that is not must be the only reason to refuse a file that namerd loads.
 const BUILT: &[(&str, &[&str])] = &[
     ("storage", &["io.l5d.inMemory", "io.l5d.consul"]),
-    ("namers", &["io.l5d.fs", "io.l5d.rewrite"]),
+    ("namers", &["io.l5d.fs", "io.l5d.consul", "io.l5d.rewrite"]),
     ("transformers", &["io.l5d.port", "io.l5d.localhost", "io.l5d.specificHost", "io.l5d.replace", "io.l5d.const"]),
     ("interfaces", &["io.l5d.httpController", "io.l5d.thriftNameInterpreter"]),
     (

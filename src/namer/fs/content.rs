@@ -5,6 +5,7 @@ use std::fmt;
 use std::net::IpAddr;
 
 use crate::name::{AddrSet, Address, Meta, meta_keys};
+use crate::namer::hosts::Named;
 
 /// So many characters of a malformed line are shown.
 const MOST_SHOWN: usize = 1_000;
@@ -19,17 +20,6 @@ pub(super) struct Content {
     pub(super) literal: AddrSet,
     /// The lines that name a host.
     pub(super) named: Box<[Named]>,
-}
-
-/// A line whose host has to be looked up.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Named {
-    /// The host.
-    pub(super) host: Box<str>,
-    /// The port of each of its addresses.
-    pub(super) port: u16,
-    /// What to keep with each of its addresses.
-    pub(super) meta: Meta,
 }
 
 impl Content {

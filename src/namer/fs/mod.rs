@@ -24,13 +24,12 @@ use std::time::Duration;
 
 use tokio_util::task::AbortOnDropHandle;
 
-use super::hosts::{HostAddrs, Hosts};
+use super::hosts::Hosts;
 use super::{Found, Namer, NamerParts};
-use crate::name::{Addr, AddrSet, Address, Meta, NameTree, Path};
+use crate::name::{Addr, NameTree, Path};
 use crate::store::{Policy, Reading, Run, Staleness, State, Table, Wait};
 
 pub use config::FsConfig;
-use content::Content;
 use desk::{Desk, Seat, What};
 use keeper::Keeper;
 
@@ -111,35 +110,6 @@ impl FsNamer {
             Err(reason) => Reading::Failed(reason),
         }
     }
-
-    /// The addresses of a file. Hosts that are unknown, or cannot be looked up, do not count as long as there are other
-    /// addresses; one that is looked up for the first time is waited for.
-    fn resolve(&self, run: &mut Run<'_>, content: &Content) -> Reading<Addr> {
-        if content.named.is_empty() {
-            return Reading::Ready(Addr::Bound(content.literal.clone()));
-        }
-        let mut found = content.literal.addrs().to_vec();
-        let (mut first_time, mut unanswered): (Option<Wait>, Option<Wait>) = (None, None);
-        for named in &content.named {
-            match self.hosts.lookup(run, &named.host) {
-                Reading::Ready(HostAddrs::Found(ips)) => {
-                    let address = |ip| Address { ip, port: named.port, meta: named.meta.clone() };
-                    found.extend(ips.into_iter().map(address));
-                }
-                Reading::Ready(HostAddrs::Unknown) => {}
-                Reading::Pending(wait) if wait.reason.is_none() => first_time = first_time.or(Some(wait)),
-                Reading::Pending(wait) => unanswered = unanswered.or(Some(wait)),
-                Reading::Failed(reason) => return Reading::Failed(reason),
-            }
-        }
-        match (first_time, unanswered) {
-            (Some(wait), _) => Reading::Pending(wait),
-            (None, Some(wait)) if found.is_empty() => Reading::Pending(wait),
-            // Nobody knows any of its hosts.
-            (None, None) if found.is_empty() => Reading::Ready(Addr::Neg),
-            (None, _) => Reading::Ready(Addr::Bound(AddrSet::new(found, Meta::default()))),
-        }
-    }
 }
 
 impl Namer for FsNamer {
@@ -170,7 +140,7 @@ impl Namer for FsNamer {
             What::File(content) => {
                 let snapshot = run.read(content, ());
                 match &snapshot.state {
-                    State::Ready(content) => self.resolve(run, content),
+                    State::Ready(content) => self.hosts.with_named(run, &content.literal, &content.named),
                     // A file that never said anything sensible: the addresses have failed, and the name has not.
                     State::Failed(reason) => Reading::Ready(Addr::Failed(Some(reason.clone()))),
                     State::Pending => Reading::Pending(Wait::default()),

@@ -9,6 +9,7 @@ mod dns;
 mod follow;
 mod inet;
 mod literal;
+mod named;
 mod resolve;
 #[cfg(test)]
 mod tests;
@@ -25,6 +26,7 @@ use tokio::sync::Semaphore;
 use tokio_util::task::AbortOnDropHandle;
 
 pub use literal::known_host;
+pub use named::Named;
 pub use resolve::{Answer, Resolve, Unresolved};
 
 use crate::config::IpFamilies;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{ConsulStorage, Layout};
-use crate::config::{ClientTls, Fields, Kind, Millis, Port, Secret};
-use crate::consul::{Address, AgentConfig, Consistency, Delays};
+use crate::config::{Fields, Kind, Millis};
+use crate::consul::{AgentConfig, Consistency, Delays, read_consistency};
 use crate::name::Path;
 use crate::storage::{Storage, StorageConfig, StorageParts};
 
@@ -53,31 +53,16 @@ impl ConsulConfig {
     /// Reads the keys. None only if a problem was reported.
     #[must_use]
     pub fn read(fields: &mut Fields<'_>) -> Option<Self> {
-        let host = fields.or("host", "localhost".to_owned());
-        let Port(port) = fields.or("port", Port(8500));
+        let agent = AgentConfig::read(fields);
         let path_prefix = fields.or("pathPrefix", Path::from_elems(["namerd", "dtabs"]).ok()?);
-        let token: Option<Secret> = fields.opt("token");
         let datacenter = fields.opt("datacenter");
-        let read = fields.parsed("readConsistencyMode", Consistency::parse).unwrap_or_default();
-        let write = fields.parsed("writeConsistencyMode", Consistency::parse).unwrap_or_default();
-        fields.without_effect(&["failFast"], ": a lost agent is asked again as `backoff` says");
+        let read = read_consistency(fields, "readConsistencyMode");
+        let write = read_consistency(fields, "writeConsistencyMode");
         let delays = fields.section("backoff", "the backoff", |fields| {
             let kind = Kind::choose(fields, "backoff", BACKOFFS)?;
             kind.reader(fields)?(fields)
         });
-        let tls: Option<ClientTls> = fields.opt("tls");
-        if tls.is_some_and(|tls| tls.enabled) {
-            fields.report().problem(fields.span_of("tls"), "tls: not built yet");
-        }
-        let max_polls = fields.opt("maxPolls").map(|_: u32| fields.within("maxPolls", 1..=100_000_u32, 1) as usize);
-        Some(Self {
-            agent: AgentConfig { address: Address { host, port }, token, max_polls },
-            path_prefix,
-            datacenter,
-            read,
-            write,
-            delays: delays.unwrap_or_default(),
-        })
+        Some(Self { agent: agent?, path_prefix, datacenter, read, write, delays: delays.unwrap_or_default() })
     }
 }
 
@@ -92,7 +77,7 @@ impl StorageConfig for ConsulConfig {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::read_text;
+    use crate::config::{Secret, read_text};
 
     fn read(text: &str) -> Result<ConsulConfig, String> {
         read_text("f", text, "the io.l5d.consul storage", ConsulConfig::read)

@@ -15,10 +15,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use super::*;
-use crate::consul::Agents;
 use crate::namer::hosts::{Answer, Resolve, Unresolved};
-use crate::store::{Client, Derived, Evaluators, Formula, Key, Mailbox, Observer, Watch};
-use crate::telemetry::Legacy;
+use crate::namer::testing::{Addresses, Lookup, Told, leaf, parts, path, show, show_tree};
+use crate::store::{Client, Derived, Evaluators, Formula, Observer, Watch};
 
 /// A directory of its own, removed at the end.
 struct Disco(PathBuf);
@@ -81,27 +80,6 @@ fn ip(last: u8) -> IpAddr {
     Ipv4Addr::new(192, 0, 2, last).into()
 }
 
-#[derive(Clone)]
-struct Lookup(Arc<FsNamer>, Path);
-
-impl Formula for Lookup {
-    type Value = NameTree<Found>;
-
-    fn compute(&self, run: &mut Run<'_>) -> Reading<NameTree<Found>> {
-        self.0.lookup(run, &self.1)
-    }
-}
-
-struct Addresses(Arc<FsNamer>, Path);
-
-impl Formula for Addresses {
-    type Value = Addr;
-
-    fn compute(&self, run: &mut Run<'_>) -> Reading<Addr> {
-        self.0.addresses(run, &self.1)
-    }
-}
-
 struct Names(Arc<FsNamer>);
 
 impl Formula for Names {
@@ -130,13 +108,7 @@ impl Router {
     }
 
     fn with(root: &FilePath, settings: Settings) -> Self {
-        let parts = NamerParts {
-            prefix: path("/#/io.l5d.fs"),
-            fall_through_after: Duration::from_secs(2),
-            hosts: Hosts::with_resolver(Arc::new(FakeDns)),
-            agents: Agents::new(),
-            scope: Legacy::default().scope("namer"),
-        };
+        let parts = parts("/#/io.l5d.fs", Hosts::with_resolver(Arc::new(FakeDns)));
         let namer = Arc::new(FsNamer::with_settings(root.to_owned(), &parts, settings));
         Self { namer, evaluators: Evaluators::start(1) }
     }
@@ -166,87 +138,6 @@ impl Router {
         let (addr, _) = self.addresses(id).answer(Duration::from_secs(5)).await.expect("an answer");
         show(&addr)
     }
-}
-
-/// Everything a watcher is told, as text, in order.
-struct Told<T> {
-    watch: Watch<T>,
-    mailbox: Mailbox,
-    _subscription: crate::store::Subscription,
-    log: Vec<String>,
-    show: fn(&T) -> String,
-}
-
-impl<T: Send + Sync + 'static> Told<T> {
-    fn by(watch: Watch<T>, show: fn(&T) -> String) -> Self {
-        let mailbox = Mailbox::new();
-        let (snapshot, subscription) = watch.subscribe(&mailbox, Key(0));
-        let log = snapshot.value().map(|value| show(value)).into_iter().collect();
-        Self { watch, mailbox, _subscription: subscription, log, show }
-    }
-
-    /// Listens until `wanted` comes, or for the whole of `limit`. Returns whether it came.
-    async fn until(&mut self, wanted: Option<&str>, limit: Duration) -> bool {
-        let deadline = tokio::time::Instant::now() + limit;
-        let mut keys = Vec::new();
-        while wanted.is_none_or(|wanted| self.log.last().is_none_or(|last| last != wanted)) {
-            if tokio::time::timeout_at(deadline, self.mailbox.marked()).await.is_err() {
-                return false;
-            }
-            self.mailbox.take_marked(&mut keys);
-            if let Some(value) = self.watch.current().value() {
-                let shown = (self.show)(value);
-                if self.log.last() != Some(&shown) {
-                    self.log.push(shown);
-                }
-            }
-        }
-        true
-    }
-
-    /// Waits for a value; says how long it took.
-    async fn hears(&mut self, wanted: &str) -> Duration {
-        let began = Instant::now();
-        let heard = self.until(Some(wanted), Duration::from_secs(10)).await;
-        assert!(heard, "waited for {wanted:?}, heard {:?}", self.log);
-        began.elapsed()
-    }
-
-    async fn hears_nothing_for(&mut self, time: Duration) {
-        let before = self.log.len();
-        self.until(None, time).await;
-        assert_eq!(self.log.len(), before, "{:?}", self.log);
-    }
-}
-
-fn path(text: &str) -> Path {
-    Path::parse(text).expect("a path")
-}
-
-fn show(addr: &Addr) -> String {
-    match addr {
-        Addr::Neg => "neg".to_owned(),
-        Addr::Failed(reason) => format!("failed: {}", reason.as_deref().unwrap_or_default()),
-        Addr::Bound(set) => {
-            let shown = set.addrs().iter().map(|address| {
-                let weight = address.meta.get("endpoint_addr_weight").map(|weight| format!("*{weight}"));
-                format!("{}:{}{}", address.ip, address.port, weight.unwrap_or_default())
-            });
-            format!("[{}]", shown.collect::<Vec<_>>().join(" "))
-        }
-    }
-}
-
-fn show_tree(tree: &NameTree<Found>) -> String {
-    match tree {
-        NameTree::Neg => "neg".to_owned(),
-        NameTree::Leaf(Found::Bound { id, residual }) => format!("{id} and {residual}"),
-        other => format!("{other:?}"),
-    }
-}
-
-fn leaf(id: &str, residual: &str) -> NameTree<Found> {
-    NameTree::Leaf(Found::Bound { id: path(id), residual: path(residual) })
 }
 
 /// Long enough for anything that is going to be told.

@@ -1,0 +1,48 @@
+//! The keys that everything has which asks a Consul agent.
+
+use super::{Address, Consistency};
+use crate::config::{ClientTls, Fields, Port, Secret};
+
+/// How to reach an agent, and as whom.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AgentConfig {
+    /// `host` and `port`: where it listens.
+    pub address: Address,
+    /// `token`: sent as `X-Consul-Token`.
+    pub token: Option<Secret>,
+    /// `maxPolls`: how many polls may be open at this address at once, over all that is asked there. Of several limits
+    /// for one address the lowest counts.
+    pub max_polls: Option<usize>,
+}
+
+impl AgentConfig {
+    /// Reads `host`, `port`, `token`, `maxPolls`, `failFast` and `tls`. None only if a problem was reported.
+    #[must_use]
+    pub fn read(fields: &mut Fields<'_>) -> Option<Self> {
+        let host = fields.or("host", "localhost".to_owned());
+        let Port(port) = fields.or("port", Port(8500));
+        let token = fields.opt("token");
+        if fields.or("failFast", false) {
+            fields.without_effect(&["failFast"], ": a failed request is repeated with growing delays in any case");
+        }
+        let tls: Option<ClientTls> = fields.opt("tls");
+        if tls.is_some_and(|tls| tls.enabled) {
+            fields.report().problem(fields.span_of("tls"), "tls: not built yet");
+        }
+        // A literal may be written as in a URL.
+        let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).map_or(host.clone(), str::to_owned);
+        let max_polls = fields.node("maxPolls").map(|_| fields.within("maxPolls", 1..=100_000, 1));
+        Some(Self { address: Address { host, port }, token, max_polls })
+    }
+
+    /// Whether both are the same to the agent, so that they can share connections.
+    pub(super) fn is_same_client(&self, other: &Self) -> bool {
+        let Self { address, token, max_polls: _ } = self;
+        *address == other.address && *token == other.token
+    }
+}
+
+/// Reads the consistency mode under `key`; namerd's default sends no parameter.
+pub fn read_consistency(fields: &mut Fields<'_>, key: &'static str) -> Consistency {
+    fields.parsed(key, Consistency::parse).unwrap_or_default()
+}
