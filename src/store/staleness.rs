@@ -18,9 +18,14 @@ impl Staleness {
     /// Takes a value into account.
     pub fn add<T>(&mut self, snapshot: &Snapshot<T>) {
         if let (Some(_), Standing::Stale { since, .. }) = (snapshot.value(), &snapshot.standing) {
-            self.count += 1;
-            self.since = Some(self.since.map_or(*since, |oldest| oldest.min(*since)));
+            self.add_since(*since);
         }
+    }
+
+    /// Takes a value into account that has been stale for this time.
+    pub fn add_since(&mut self, since: Instant) {
+        self.count += 1;
+        self.since = Some(self.since.map_or(since, |oldest| oldest.min(since)));
     }
 }
 

@@ -43,6 +43,27 @@ pub struct BoundName {
 #[error("{0}")]
 pub struct BadReply(String);
 
+impl<T> Reply<T> {
+    /// The same reply with another value.
+    ///
+    /// # Errors
+    /// The value does not give one.
+    pub fn map<U>(self, value_of: impl FnOnce(T) -> Result<U, BadReply>) -> Result<Reply<U>, BadReply> {
+        Ok(match self {
+            Self::Value { stamp, value } => Reply::Value { stamp, value: value_of(value)? },
+            Self::Failure(reason) => Reply::Failure(reason),
+            Self::Exception(text) => Reply::Exception(text),
+        })
+    }
+}
+
+impl BadReply {
+    /// What is wrong with it, in words.
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+}
+
 /// Reads the answer to `bind`.
 ///
 /// # Errors

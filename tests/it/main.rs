@@ -3,6 +3,7 @@
 mod backends;
 mod bounds;
 mod cases;
+mod client;
 mod coming_and_going;
 mod commands;
 mod configs;

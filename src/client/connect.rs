@@ -1,0 +1,64 @@
+//! Connections to servers. What makes them is a trait, so that tests can simulate the network.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use socket2::{SockRef, TcpKeepalive};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+
+use super::{Failure, Reason};
+
+/// A connection that is ready to be spoken on.
+pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
+
+/// Makes connections.
+#[async_trait]
+pub trait Connect: Send + Sync + 'static {
+    /// Connects to `address`, and makes the handshake of TLS if that is spoken. Whoever calls bounds the time.
+    ///
+    /// # Errors
+    /// What went wrong.
+    async fn connect(&self, address: SocketAddr) -> Result<Box<dyn Stream>, Failure>;
+}
+
+/// TCP.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Tcp;
+
+/// Silence after which the kernel asks whether the other side is there, and the time between further questions.
+const KEEPALIVE: Duration = Duration::from_secs(15);
+
+/// What was sent must be acknowledged within this time, probes of the kernel too: a host that vanished is noticed.
+const USER_TIMEOUT: Duration = Duration::from_secs(20);
+
+// === impl Tcp ===
+
+#[async_trait]
+impl Connect for Tcp {
+    async fn connect(&self, address: SocketAddr) -> Result<Box<dyn Stream>, Failure> {
+        let stream = TcpStream::connect(address).await;
+        let stream = stream.map_err(|error| Failure::new(Reason::Connect, format!("cannot connect: {error}")))?;
+        watch_over(&stream);
+        Ok(Box::new(stream))
+    }
+}
+
+/// Options without which a vanished host goes unnoticed, or small messages late. A system that refuses them serves all
+/// the same.
+fn watch_over(stream: &TcpStream) {
+    let keepalive = TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE / 3);
+    let socket = SockRef::from(stream);
+    let mut refused =
+        [stream.set_nodelay(true), socket.set_tcp_keepalive(&keepalive)].into_iter().find_map(Result::err);
+    #[cfg(target_os = "linux")]
+    if let Err(error) = socket.set_tcp_user_timeout(Some(USER_TIMEOUT)) {
+        refused = Some(error);
+    }
+    if let Some(error) = refused {
+        tracing::debug!(%error, "a socket option was refused");
+    }
+}

@@ -1,0 +1,102 @@
+//! A feed: a cell that follows something at another name server.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::sync::Arc;
+
+use tokio::runtime::Handle;
+use tokio_util::task::AbortOnDropHandle;
+
+use super::follow::{Follower, Watched};
+use super::journal::Journal;
+use super::protocol::Sink;
+use super::servers::Server;
+use super::upstream::{Shared, Shown};
+use super::{Answer, Ask, Failure, Reason};
+use crate::store::{Cell, State};
+
+/// A cell, and the loop that keeps it current until this is dropped.
+pub struct Feed<T> {
+    cell: Arc<Cell<T>>,
+    _loop: AbortOnDropHandle<Infallible>,
+    _shown: Shown,
+}
+
+type Convert<T> = Box<dyn Fn(Answer) -> Result<T, String> + Send + Sync>;
+
+/// The only writer of the cell.
+struct Writer<T> {
+    upstream: Arc<Shared>,
+    cell: Arc<Cell<T>>,
+    journal: Arc<Journal>,
+    convert: Convert<T>,
+}
+
+// === impl Feed ===
+
+impl<T: PartialEq + Send + Sync + 'static> Feed<T> {
+    pub(super) fn start(
+        runtime: &Handle,
+        upstream: &Arc<Shared>,
+        ask: Ask,
+        convert: impl Fn(Answer) -> Result<T, String> + Send + Sync + 'static,
+    ) -> Self {
+        let (cell, journal) = (Cell::new(), Arc::new(Journal::new(ask.clone())));
+        let shown = upstream.show(journal.clone());
+        let convert = Box::new(convert);
+        let writer = Arc::new(Writer { upstream: upstream.clone(), cell: cell.clone(), journal, convert });
+        let follower = Follower::new(upstream.clone(), ask, writer);
+        Self { cell, _loop: AbortOnDropHandle::new(runtime.spawn(follower.run())), _shown: shown }
+    }
+}
+
+impl<T> Feed<T> {
+    /// What is known. Pending until the first answer; the last good value stays whatever happens.
+    ///
+    /// A failure of the server shows as the cell's standing, since a reader must not take the last good value for what
+    /// the server says. That it cannot be reached does not: then the last good value is the best there is.
+    pub fn cell(&self) -> &Arc<Cell<T>> {
+        &self.cell
+    }
+}
+
+impl<T> fmt::Debug for Feed<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Feed").finish_non_exhaustive()
+    }
+}
+
+// === impl Writer ===
+
+impl<T: PartialEq + Send + Sync> Sink for Writer<T> {
+    fn asked(&self, server: &Server) {
+        self.journal.asked(server.address());
+    }
+
+    fn tell(&self, answer: Answer) -> Result<(), Failure> {
+        let value = (self.convert)(answer).map_err(|why| Failure::new(Reason::BadAnswer, why))?;
+        let changed = self.cell.publish(value);
+        self.upstream.metrics.answered(&self.upstream.name, self.journal.ask());
+        if self.journal.answered(changed) {
+            self.upstream.note_restored(self.journal.ask());
+        }
+        Ok(())
+    }
+}
+
+impl<T: PartialEq + Send + Sync> Watched for Writer<T> {
+    fn failed(&self, failure: &Failure, alone: bool) {
+        self.journal.failed(failure);
+        let declared = failure.reason == Reason::Declared;
+        if declared {
+            self.cell.fail(failure.text.clone());
+        }
+        if !alone {
+            return;
+        }
+        self.journal.lost();
+        if !declared && matches!(self.cell.snapshot().state, State::Pending) {
+            self.cell.suspend(Some(failure.text.clone()));
+        }
+    }
+}

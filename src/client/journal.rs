@@ -1,0 +1,151 @@
+//! What is remembered of a watch, for pages and metrics.
+
+use std::net::SocketAddr;
+use std::time::SystemTime;
+
+use parking_lot::Mutex;
+use serde_json::{Map, Value, json};
+use tokio::time::Instant;
+
+use super::{Ask, Failure};
+use crate::telemetry::VarState;
+use crate::text::calendar;
+
+/// The last request, answer and error of one watch.
+#[derive(Debug)]
+pub(super) struct Journal {
+    ask: Ask,
+    entries: Mutex<Entries>,
+}
+
+#[derive(Debug)]
+struct Entries {
+    started: SystemTime,
+    updated: Option<SystemTime>,
+    asked: Option<(SocketAddr, SystemTime)>,
+    answered: Option<SystemTime>,
+    error: Option<(String, SystemTime)>,
+    /// Since when nobody vouches for what is known.
+    lost: Option<Instant>,
+    answers: u64,
+    retries: u64,
+}
+
+/// How a watch fares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Condition {
+    /// It has never had an answer.
+    Waiting,
+    /// A server vouches for what it has.
+    Current,
+    /// It has the last good answer.
+    Stale {
+        /// Since when.
+        since: Instant,
+    },
+}
+
+// === impl Journal ===
+
+impl Journal {
+    pub(super) fn new(ask: Ask) -> Self {
+        let entries = Entries {
+            started: SystemTime::now(),
+            updated: None,
+            asked: None,
+            answered: None,
+            error: None,
+            lost: None,
+            answers: 0,
+            retries: 0,
+        };
+        Self { ask, entries: Mutex::new(entries) }
+    }
+
+    pub(super) fn ask(&self) -> &Ask {
+        &self.ask
+    }
+
+    pub(super) fn asked(&self, server: SocketAddr) {
+        self.entries.lock().asked = Some((server, SystemTime::now()));
+    }
+
+    /// A good answer; returns whether the watch had been lost.
+    pub(super) fn answered(&self, changed: bool) -> bool {
+        let mut entries = self.entries.lock();
+        let now = SystemTime::now();
+        entries.answered = Some(now);
+        entries.answers += 1;
+        if changed {
+            entries.updated = Some(now);
+        }
+        entries.error = None;
+        entries.lost.take().is_some()
+    }
+
+    /// An attempt failed.
+    pub(super) fn failed(&self, failure: &Failure) {
+        let mut entries = self.entries.lock();
+        entries.error = Some((failure.to_string(), SystemTime::now()));
+        entries.retries += 1;
+    }
+
+    /// Nobody vouches for what is known any more; returns whether that is new.
+    pub(super) fn lost(&self) -> bool {
+        let mut entries = self.entries.lock();
+        let new = entries.lost.is_none();
+        entries.lost.get_or_insert_with(Instant::now);
+        new
+    }
+
+    pub(super) fn condition(&self) -> Condition {
+        let entries = self.entries.lock();
+        match (entries.answers, entries.lost) {
+            (0, _) => Condition::Waiting,
+            (_, None) => Condition::Current,
+            (_, Some(since)) => Condition::Stale { since },
+        }
+    }
+
+    /// `state` and `poll` under the keys of Linkerd's pages (`PollState.scala`), and what only rosterd knows.
+    pub(super) fn page(&self) -> Value {
+        let condition = self.condition();
+        let entries = self.entries.lock();
+        let (started, updated) = (Some(entries.started), entries.updated);
+        let state = VarState { running: true, started, stopped: None, updated, value: Value::Null };
+        let mut poll = Map::new();
+        let mut time = |key: &str, time: Option<SystemTime>| {
+            if let Some(time) = time {
+                poll.insert(key.to_owned(), calendar::java(time).into());
+            }
+        };
+        time("lastRequestAt", entries.asked.map(|(_, at)| at));
+        time("lastResponseAt", entries.answered);
+        time("lastErrorAt", entries.error.as_ref().map(|(_, at)| *at));
+        if let Some((error, _)) = &entries.error {
+            poll.insert("error".to_owned(), error.as_str().into());
+        }
+        if let Some((server, _)) = entries.asked {
+            poll.insert("server".to_owned(), server.to_string().into());
+        }
+        poll.insert("answers".to_owned(), entries.answers.into());
+        poll.insert("retries".to_owned(), entries.retries.into());
+        let mut page = json!({ "state": state.to_json(), "poll": poll, "condition": condition.word() });
+        if let Condition::Stale { since } = condition {
+            page["staleSince"] = calendar::java(SystemTime::now() - since.elapsed()).into();
+        }
+        page
+    }
+}
+
+// === impl Condition ===
+
+impl Condition {
+    pub(super) const fn word(self) -> &'static str {
+        match self {
+            Self::Waiting => "waiting",
+            Self::Current => "current",
+            Self::Stale { .. } => "stale",
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! The client of other name servers: what it follows there it follows until nobody wants to know it any more.
+//!
+//! * [`Upstream`] is one name server, at one or more addresses; [`Upstream::follow`] starts the loop that every protocol
+//!   shares and gives a [`Feed`], whose cell holds the last good value.
+//! * [`Protocol`] is a way to ask: [`mux::ThriftMux`]. [`Connect`] makes its connections.
+//! * [`End`] says how one attempt of the loop ended. None of its kinds ends the loop.
+
+mod ask;
+mod attempt;
+mod connect;
+mod end;
+mod feed;
+mod follow;
+mod journal;
+mod metrics;
+pub mod mux;
+mod pace;
+mod protocol;
+mod servers;
+mod timings;
+mod upstream;
+
+pub use ask::{Answer, Ask, Named};
+pub use connect::{Connect, Stream, Tcp};
+pub use end::{End, Failure, Reason};
+pub use feed::Feed;
+pub use metrics::ClientMetrics;
+pub use protocol::{Ages, Explain, Explained, News, Protocol};
+pub use servers::Server;
+pub use timings::{Retry, Timings};
+pub use upstream::Upstream;
+
+pub use crate::thrift::reply::BoundName;

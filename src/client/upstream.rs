@@ -1,0 +1,253 @@
+//! One name server, however many processes that is, and everything that is followed there.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use slab::Slab;
+use tokio::runtime::Handle;
+use tokio::time::Instant;
+
+use super::feed::Feed;
+use super::journal::{Condition, Journal};
+use super::protocol::{Explain, Explained, Protocol};
+use super::servers::{ServerFigures, Servers, Unserved};
+use super::{Answer, Ask, ClientMetrics, Failure, Reason, Timings};
+use crate::name::{Addr, DelegateTree};
+use crate::runtime::Seldom;
+use crate::store::{Staleness, Unanswered, Watch};
+
+/// The same thing is logged at most once in this time.
+const LOG_PERIOD: Duration = Duration::from_secs(10);
+
+/// Another name server. Cloning shares everything.
+#[derive(Clone)]
+pub struct Upstream {
+    shared: Arc<Shared>,
+}
+
+pub(super) struct Shared {
+    pub(super) name: Arc<str>,
+    pub(super) protocol: Arc<dyn Protocol>,
+    pub(super) servers: Servers,
+    pub(super) timings: Timings,
+    pub(super) metrics: ClientMetrics,
+    journals: Mutex<Slab<Arc<Journal>>>,
+    logs: [Seldom; Reason::ALL.len()],
+    restored: Seldom,
+}
+
+/// Keeps the journal of a watch where pages and metrics see it.
+pub(super) struct Shown {
+    upstream: Arc<Shared>,
+    place: usize,
+}
+
+/// What metrics show.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Figures {
+    pub waiting: usize,
+    pub current: usize,
+    pub stale: Staleness,
+    pub usable: usize,
+    pub avoided: usize,
+    pub draining: usize,
+}
+
+// === impl Upstream ===
+
+impl Upstream {
+    /// The server that messages call `name`, at these addresses. Nothing is contacted before something is followed.
+    /// Must be called within a runtime.
+    pub fn new(
+        name: impl Into<Arc<str>>,
+        protocol: Arc<dyn Protocol>,
+        addrs: Watch<Addr>,
+        timings: Timings,
+        metrics: ClientMetrics,
+    ) -> Self {
+        let shared = Shared {
+            name: name.into(),
+            protocol,
+            servers: Servers::new(addrs, timings.retry),
+            timings,
+            metrics,
+            journals: Mutex::default(),
+            logs: Reason::ALL.map(|_| Seldom::new(LOG_PERIOD)),
+            restored: Seldom::new(LOG_PERIOD),
+        };
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// What messages call it.
+    pub fn name(&self) -> &Arc<str> {
+        &self.shared.name
+    }
+
+    /// Follows `ask` until the feed is dropped. `convert` makes a value of an answer; it runs in the feed's own task,
+    /// and what it refuses counts as nonsense of the server.
+    ///
+    /// May be called outside of a runtime, but `runtime` must be one.
+    pub fn follow<T>(
+        &self,
+        runtime: &Handle,
+        ask: Ask,
+        convert: impl Fn(Answer) -> Result<T, String> + Send + Sync + 'static,
+    ) -> Feed<T>
+    where
+        T: PartialEq + Send + Sync + 'static,
+    {
+        Feed::start(runtime, &self.shared, ask, convert)
+    }
+
+    /// Explains a name. Tries until it succeeds, the server says that it cannot be done, or the time is up.
+    ///
+    /// # Errors
+    /// [`Unanswered`], with the reason.
+    pub async fn explain(&self, ask: &Explain, limit: Duration) -> Result<DelegateTree<Explained>, Unanswered> {
+        let shared = &self.shared;
+        let deadline = Instant::now() + limit;
+        let mut shun = None;
+        let mut last: Option<Failure> = None;
+        loop {
+            let retry_at = match shared.servers.pick(shun) {
+                Ok(seat) => {
+                    let server = seat.server();
+                    let explained = shared.protocol.explain(server, ask);
+                    match tokio::time::timeout_at(deadline, explained).await {
+                        Ok(Ok(tree)) => return Ok(tree),
+                        Ok(Err(failure)) if failure.reason == Reason::Declared => {
+                            return Err(Unanswered::Failed(failure.text));
+                        }
+                        Ok(Err(failure)) => {
+                            shun = Some(server.address());
+                            last = Some(failure);
+                            Some(Instant::now() + shared.timings.spread)
+                        }
+                        Err(_) => None,
+                    }
+                }
+                Err(Unserved { retry_at, failure }) => {
+                    last = Some(failure);
+                    retry_at.or(Some(Instant::now() + shared.timings.retry.base))
+                }
+            };
+            match retry_at.filter(|at| *at < deadline) {
+                Some(at) => tokio::time::sleep_until(at).await,
+                None => return Err(Unanswered::TimedOut { waited: limit, reason: last.map(|failure| failure.text) }),
+            }
+        }
+    }
+
+    /// How many values are the last good ones because nobody vouches for them.
+    pub fn staleness(&self) -> Staleness {
+        self.shared.figures().stale
+    }
+
+    pub(super) fn downgrade(&self) -> Weak<Shared> {
+        Arc::downgrade(&self.shared)
+    }
+
+    /// Everything that is known of servers and watches, for a state page.
+    pub fn page(&self) -> Value {
+        let (servers, doubt) = self.shared.servers.figures();
+        let servers: Vec<Value> = servers
+            .iter()
+            .map(|ServerFigures { address, watches, avoided, draining, failure }| {
+                let mut server = json!({ "address": address.to_string(), "watches": watches });
+                for (key, holds) in [("avoided", *avoided), ("draining", *draining)] {
+                    if holds {
+                        server[key] = true.into();
+                    }
+                }
+                if let Some(failure) = failure {
+                    server["error"] = failure.as_str().into();
+                }
+                server
+            })
+            .collect();
+        let mut page = json!({ "kind": self.shared.protocol.name(), "dst": &*self.shared.name, "servers": servers });
+        if let Some(doubt) = doubt {
+            page["addresses"] = doubt.into();
+        }
+        for (_, journal) in &*self.shared.journals.lock() {
+            let ask = journal.ask();
+            let shown = journal.page();
+            match ask {
+                Ask::Bind { ns, dtab, path } => page["bind"][&**ns][path.to_string()][&**dtab] = shown,
+                Ask::Addr { id } => page["addr"][id.to_string()] = shown,
+                Ask::Dtab { ns } => page["dtab"][&**ns] = shown,
+                Ask::Namespaces | Ask::Names => page[ask.kind()] = shown,
+            }
+        }
+        page
+    }
+}
+
+impl fmt::Debug for Upstream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Upstream").field("name", &self.shared.name).finish_non_exhaustive()
+    }
+}
+
+// === impl Shared ===
+
+impl Shared {
+    pub(super) fn show(self: &Arc<Self>, journal: Arc<Journal>) -> Shown {
+        Shown { upstream: self.clone(), place: self.journals.lock().insert(journal) }
+    }
+
+    /// Counts a failure and logs it, the first of a streak at once.
+    pub(super) fn note(&self, ask: &Ask, failure: &Failure, server: Option<SocketAddr>) {
+        let Failure { reason, text } = failure;
+        self.metrics.ended(&self.name, *reason);
+        let server = server.map(|server| server.to_string()).unwrap_or_default();
+        let upstream = &*self.name;
+        match self.logs[*reason as usize].due() {
+            Some(left_out) => {
+                tracing::warn!(upstream, server, watch = %ask, %reason, left_out, "{text}; what is known stays, trying again");
+            }
+            None => tracing::debug!(upstream, server, watch = %ask, %reason, "{text}; trying again"),
+        }
+    }
+
+    /// A watch that was lost is current again.
+    pub(super) fn note_restored(&self, ask: &Ask) {
+        let upstream = &*self.name;
+        match self.restored.due() {
+            Some(left_out) => tracing::info!(upstream, watch = %ask, left_out, "answers again"),
+            None => tracing::debug!(upstream, watch = %ask, "answers again"),
+        }
+    }
+
+    pub(super) fn figures(&self) -> Figures {
+        let mut figures = Figures::default();
+        for (_, journal) in &*self.journals.lock() {
+            match journal.condition() {
+                Condition::Waiting => figures.waiting += 1,
+                Condition::Current => figures.current += 1,
+                Condition::Stale { since } => figures.stale.add_since(since),
+            }
+        }
+        for server in self.servers.figures().0 {
+            let count = match server {
+                ServerFigures { avoided: true, .. } => &mut figures.avoided,
+                ServerFigures { draining: true, .. } => &mut figures.draining,
+                _ => &mut figures.usable,
+            };
+            *count += 1;
+        }
+        figures
+    }
+}
+
+// === impl Shown ===
+
+impl Drop for Shown {
+    fn drop(&mut self) {
+        self.upstream.journals.lock().remove(self.place);
+    }
+}
