@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use super::super::{Conn, foreign};
 use super::Server;
 use super::failure::Failure;
+use super::paced::paced;
 
 /// A client that has not finished the handshake after this time is closed.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -65,7 +66,7 @@ impl Server {
             return Err((Failure::not_tls(foreign::guess(&first[..length])), None));
         }
         let accepting = TlsAcceptor::from(self.current().config.clone()).accept(stream).into_fallible();
-        match accepting.await {
+        match paced(accepting).await {
             Ok(stream) => Ok(Some(Conn::Tls(Box::new(stream)))),
             Err((error, stream)) => Err((Failure::of(&error), Some(stream))),
         }

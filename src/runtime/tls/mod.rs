@@ -6,6 +6,7 @@ mod failure;
 mod handshake;
 mod key;
 mod load;
+mod paced;
 pub mod pem;
 mod reload;
 mod suites;

@@ -3,6 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use rcgen::date_time_ymd;
@@ -14,14 +15,14 @@ use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::super::{Conn, Connections, Endpoint, Listener, accept};
 use super::reload::Lookout;
-use super::testing::{Authority, Issued, server};
+use super::testing::{Authority, Issued, file, server};
 use super::{Reason, Renewals, Server};
 use crate::config::{ServerTls, SocketOptions};
 
@@ -261,4 +262,42 @@ async fn a_handshake_that_hangs_does_not_hold_up_the_end() {
     drop(client);
     within(&mut world.server).await.expect("ends with its connections");
     assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
+}
+
+/// The first message of a client, which costs the server a signature.
+fn hello(client: Arc<ClientConfig>) -> Vec<u8> {
+    let name = ServerName::try_from("localhost").expect("a name");
+    let mut session = rustls::ClientConnection::new(client, name).expect("the configuration is complete");
+    let mut hello = Vec::new();
+    session.write_tls(&mut hello).expect("memory takes all");
+    hello
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_herd_of_clients_leaves_turns_for_everything_else() {
+    const HERD: usize = 400;
+    let world = World::with(|tls| (tls.cert_path, tls.key_path) = (file("rsa.pem"), file("rsa.key")));
+    let hello = hello(world.authority.client(None));
+    let mut herd = Vec::new();
+    for _ in 0..HERD {
+        herd.push(world.tcp().await);
+    }
+    world.open(HERD).await;
+    let turns = Arc::new(AtomicUsize::new(0));
+    let counting = turns.clone();
+    let _everything_else = AbortOnDropHandle::new(tokio::spawn(async move {
+        loop {
+            sleep(Duration::from_millis(1)).await;
+            counting.fetch_add(1, Ordering::Relaxed);
+        }
+    }));
+    for stream in &mut herd {
+        stream.write_all(&hello).await.expect("write");
+    }
+    for stream in &mut herd {
+        timeout(Duration::from_secs(20), stream.read_u8()).await.expect("in time").expect("an answer");
+    }
+    // Without turns it is one in about sixty handshakes.
+    let turns = turns.load(Ordering::Relaxed);
+    assert!(turns > HERD / 10, "{turns}");
 }
