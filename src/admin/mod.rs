@@ -87,7 +87,8 @@ pub struct AdminState {
 /// for the drain.
 pub async fn serve(listener: Listener, state: AdminState, drain: Drain) {
     let connections = state.connections.clone();
-    let mut server = http1::Server::new(state.body_bytes, state.stats.clone(), drain.clone(), Phase::Done);
+    let stats = state.stats.clone().over_tls(listener.has_tls());
+    let mut server = http1::Server::new(state.body_bytes, stats, drain.clone(), Phase::Done);
     server.limits = state.limits.clone();
     server.read_timeout = Some(state.socket_options.read_timeout.unwrap_or(IDLE));
     server.write_timeout = state.socket_options.write_timeout;

@@ -132,6 +132,11 @@ impl Listener {
         &self.options
     }
 
+    /// Whether its connections are TLS.
+    pub fn has_tls(&self) -> bool {
+        self.tls.is_some()
+    }
+
     /// What is served there.
     pub fn what(&self) -> &str {
         &self.what

@@ -47,5 +47,5 @@ pub use config::{KINDS, PrometheusConfig, TelemeterBlock, TelemeterConfig};
 pub use legacy::{Counter, Histogram, JsonQuery, Legacy, Level, LevelGuard, LevelShare, NoSuchSubtree, Scope, Summary};
 pub use metrics::{Metrics, MetricsSetup, OWN_CONTENT_TYPE};
 pub use process::Process;
-pub use server::{ServerStats, Traffic};
+pub use server::{Connected, ServerStats, Traffic};
 pub use var_state::VarState;

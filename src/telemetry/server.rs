@@ -17,6 +17,14 @@ const SERVER_ERROR: &str = "com.twitter.finagle.service.ResponseClassificationSy
 #[derive(Clone)]
 pub struct ServerStats {
     figures: Arc<Figures>,
+    tls: bool,
+}
+
+/// An open connection.
+#[derive(Debug)]
+pub struct Connected {
+    _counted: LevelGuard,
+    _over_tls: Option<LevelGuard>,
 }
 
 struct Figures {
@@ -30,6 +38,7 @@ struct Figures {
     connects: Counter,
     closes: Counter,
     connections: Level,
+    tls_connections: Level,
     connection_duration: Histogram,
     connection_requests: Histogram,
     connection_received: Histogram,
@@ -94,6 +103,7 @@ impl ServerStats {
             connects: scope.counter("connects"),
             closes: scope.counter("closes"),
             connections: scope.level("connections"),
+            tls_connections: scope.level("tls/connections"),
             connection_duration: scope.histogram("connection_duration"),
             connection_requests: scope.histogram("connection_requests"),
             connection_received: scope.histogram("connection_received_bytes"),
@@ -105,13 +115,20 @@ impl ServerStats {
             streams,
             scope,
         };
-        Self { figures: Arc::new(figures) }
+        Self { figures: Arc::new(figures), tls: false }
+    }
+
+    /// Counts connections as those over TLS, too, if the server has it.
+    #[must_use]
+    pub fn over_tls(self, tls: bool) -> Self {
+        Self { tls, ..self }
     }
 
     /// A client has connected; it is counted among the open connections until the guard goes.
-    pub fn connected(&self) -> LevelGuard {
-        self.figures.connects.inc();
-        self.figures.connections.up()
+    pub fn connected(&self) -> Connected {
+        let figures = &self.figures;
+        figures.connects.inc();
+        Connected { _counted: figures.connections.up(), _over_tls: self.tls.then(|| figures.tls_connections.up()) }
     }
 
     /// A connection has ended.
@@ -251,6 +268,14 @@ mod tests {
             assert!(all.iter().any(|shown| shown == figure), "{figure} in {all:?}");
         }
         assert!(!all.iter().any(|shown| shown.starts_with("connections ")), "{all:?}");
+    }
+
+    #[tokio::test]
+    async fn connections_over_tls_are_told_apart() {
+        let legacy = Legacy::default();
+        let plain = ServerStats::new(legacy.scope("s"));
+        let _connected = (plain.connected(), plain.clone().over_tls(true).connected());
+        assert_eq!(shown(&legacy, "s"), ["connections 2.0", "connects 2", "tls/connections 1.0"]);
     }
 
     #[tokio::test]

@@ -59,6 +59,8 @@ fn the_controller_and_the_admin_server_answer_over_tls() {
     assert_eq!(ask(&mut open(rosterd.http(), &authority), "/api/1/dtabs"), "[\"default\"]\n");
     let shown = ask(&mut admin, "/config.json");
     assert!(shown.contains("\"keyPath\":\"key.pem\"") && !shown.contains("PRIVATE"), "{shown}");
+    let legacy = ask(&mut admin, "/admin/metrics.json?q=adminhttp/tls");
+    assert_eq!(legacy, "{\"connections\":1.0}");
     let page = ask(&mut admin, "/metrics");
     assert!(page.contains("rosterd_tls_handshakes_total{server=\"interfaces[0]\"} 1\n"), "{page}");
 }

@@ -77,6 +77,7 @@ struct Api {
 pub fn serve(core: &Core, kind: &'static str, listener: Listener) -> Serving {
     // The kind is both scope and label in namerd's names.
     let stats = ServerStats::with_streams(core.legacy.scope("interface").scope(kind).scope(kind));
+    let stats = stats.over_tls(listener.has_tls());
     let mut server = Server::new(core.body_bytes, stats, core.drain.clone(), Phase::Close);
     server.limits = core.limits.clone();
     server.read_timeout = listener.options().read_timeout;
