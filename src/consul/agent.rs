@@ -73,7 +73,7 @@ impl Agents {
             shared.turns.limit(config.max_polls);
             return Ok(Agent { shared });
         }
-        let transport = Http::new(&config.address, config.token.as_ref())?;
+        let transport = Http::new(config)?;
         let agent = self.with_transport(config, Box::new(transport));
         known.push((config.clone(), Arc::downgrade(&agent.shared)));
         Ok(agent)

@@ -2,6 +2,7 @@
 
 use super::{Address, Consistency};
 use crate::config::{ClientTls, Fields, Port, Secret};
+use crate::runtime::tls;
 
 /// How to reach an agent, and as whom.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -10,6 +11,8 @@ pub struct AgentConfig {
     pub address: Address,
     /// `token`: sent as `X-Consul-Token`.
     pub token: Option<Secret>,
+    /// `tls`: none for plain text.
+    pub tls: Option<ClientTls>,
     /// `maxPolls`: how many polls may be open at this address at once, over all that is asked there. Of several limits
     /// for one address the lowest counts.
     pub max_polls: Option<usize>,
@@ -25,20 +28,20 @@ impl AgentConfig {
         if fields.or("failFast", false) {
             fields.without_effect(&["failFast"], ": a failed request is repeated with growing delays in any case");
         }
-        let tls: Option<ClientTls> = fields.opt("tls");
-        if tls.is_some_and(|tls| tls.enabled) {
-            fields.report().problem(fields.span_of("tls"), "tls: not built yet");
+        let tls = fields.opt("tls").filter(|tls: &ClientTls| tls.enabled);
+        if let Some(tls) = &tls {
+            tls::Client::check(tls, fields);
         }
         // A literal may be written as in a URL.
         let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).map_or(host.clone(), str::to_owned);
         let max_polls = fields.node("maxPolls").map(|_| fields.within("maxPolls", 1..=100_000, 1));
-        Some(Self { address: Address { host, port }, token, max_polls })
+        Some(Self { address: Address { host, port }, token, tls, max_polls })
     }
 
     /// Whether both are the same to the agent, so that they can share connections.
     pub(super) fn is_same_client(&self, other: &Self) -> bool {
-        let Self { address, token, max_polls: _ } = self;
-        *address == other.address && *token == other.token
+        let Self { address, token, tls, max_polls: _ } = self;
+        *address == other.address && *token == other.token && *tls == other.tls
     }
 }
 

@@ -70,6 +70,17 @@ pub enum ConsulError {
         /// What the system says.
         cause: String,
     },
+    /// The agent is there, and no TLS session comes to be with it.
+    #[error(
+        "no TLS session with Consul at {agent}: {cause}; does `tls` name the CA (`trustCertsBundle`) and the name in its \
+         certificate (`commonName`)? An agent that speaks plain text needs no `tls`"
+    )]
+    NoSession {
+        /// The agent.
+        agent: String,
+        /// What the library says.
+        cause: String,
+    },
     /// The connection ended before the answer did, or what came is no HTTP.
     #[error("Consul at {agent} broke off its answer to {path} ({cause})")]
     Broken {
@@ -199,7 +210,7 @@ impl ConsulError {
     /// Does it concern everything that is asked of this agent? Then one success tells all who wait to try again.
     pub fn is_of_agent(&self) -> bool {
         matches!(self, Self::Unreachable { .. } | Self::Silent { .. } | Self::NoLeader { .. } | Self::Broken { .. })
-            || matches!(self, Self::UnknownToken { .. } | Self::Busy { .. })
+            || matches!(self, Self::UnknownToken { .. } | Self::Busy { .. } | Self::NoSession { .. })
     }
 
     /// May the same request succeed in a moment?
@@ -207,6 +218,7 @@ impl ConsulError {
         match self {
             Self::NoLeader { .. }
             | Self::Unreachable { .. }
+            | Self::NoSession { .. }
             | Self::Broken { .. }
             | Self::Silent { .. }
             | Self::Busy { .. } => true,
@@ -237,6 +249,7 @@ impl ConsulError {
             | Self::TooLarge { .. }
             | Self::Redirected { .. } => true,
             Self::NoIndex { .. }
+            | Self::NoSession { .. }
             | Self::Broken { .. }
             | Self::Silent { .. }
             | Self::TooLong { .. }
@@ -256,6 +269,7 @@ impl ConsulError {
             Self::NoLeader { .. } => "no_leader",
             Self::NoIndex { .. } => "no_index",
             Self::Unreachable { .. } => "unreachable",
+            Self::NoSession { .. } => "no_tls_session",
             Self::Broken { .. } => "broken",
             Self::Silent { .. } => "silent",
             Self::Busy { .. } => "busy",

@@ -58,7 +58,7 @@ impl FakeConsul {
 
     pub(crate) fn agent_with(&self, max_polls: impl Into<Option<usize>>) -> Agent {
         let address = Address { host: "consul.test".to_owned(), port: 8500 };
-        let config = AgentConfig { address, token: None, max_polls: max_polls.into() };
+        let config = AgentConfig { address, token: None, tls: None, max_polls: max_polls.into() };
         Agents::new().with_transport(&config, Box::new(self.clone()))
     }
 

@@ -1,19 +1,23 @@
 //! HTTP to one agent.
 
+use std::error::Error;
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
 use http::header::{ACCEPT_ENCODING, HOST, HeaderValue};
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use tokio::time::{Instant, timeout_at};
+use tokio_util::task::AbortOnDropHandle;
 
+use super::AgentConfig;
 use super::answer::{LARGEST, Reply};
 use super::error::ConsulError;
 use super::request::Request;
-use crate::config::Secret;
+use crate::runtime::tls;
 use crate::text::root_cause;
 
 /// How long a connection may take to be made.
@@ -46,7 +50,6 @@ pub struct Address {
 }
 
 /// HTTP/1.1 over a pool of connections.
-#[derive(Clone)]
 pub(super) struct Http {
     client: reqwest::Client,
     base: String,
@@ -54,7 +57,11 @@ pub(super) struct Http {
     host: HeaderValue,
     token: Option<HeaderValue>,
     packed: bool,
+    _renewal: Option<AbortOnDropHandle<()>>,
 }
+
+/// Finds the agent, whatever name its certificate makes it have in URLs.
+struct Found(String);
 
 // === impl Address ===
 
@@ -84,12 +91,13 @@ impl fmt::Display for Address {
 // === impl Http ===
 
 impl Http {
-    /// A pool for one agent. Nothing is contacted.
+    /// A pool for one agent. Nothing is contacted. Must be called within a runtime.
     ///
     /// # Errors
     /// One line, for what only shows now.
-    pub(super) fn new(address: &Address, token: Option<&Secret>) -> Result<Self, String> {
-        let client = reqwest::Client::builder()
+    pub(super) fn new(config: &AgentConfig) -> Result<Self, String> {
+        let AgentConfig { address, token, tls, max_polls: _ } = config;
+        let mut builder = reqwest::Client::builder()
             .no_proxy()
             .http1_only()
             .redirect(reqwest::redirect::Policy::none())
@@ -97,11 +105,21 @@ impl Http {
             .tcp_keepalive(KEEPALIVE)
             .tcp_keepalive_interval(KEEPALIVE)
             .tcp_nodelay(true)
-            .pool_max_idle_per_host(IDLE)
-            .tls_backend_preconfigured(no_tls()?)
-            .build()
-            .map_err(|error| root_cause(&error))?;
-        let base = format!("http://{address}");
+            .pool_max_idle_per_host(IDLE);
+        let (base, renewal) = match tls.clone().map(tls::Client::new) {
+            None => {
+                builder = builder.tls_backend_preconfigured(no_tls()?);
+                (format!("http://{address}"), None)
+            }
+            Some(tls) => {
+                builder = builder.tls_backend_preconfigured(tls.config()?);
+                // The library asks the server for the name in the URL (SNI).
+                let name = tls.asked_name().map(|name| Address { host: name.to_owned(), port: address.port });
+                builder = builder.dns_resolver(Arc::new(Found(address.host.clone())));
+                (format!("https://{}", name.as_ref().unwrap_or(address)), Some(tls.keep_current()))
+            }
+        };
+        let client = builder.build().map_err(|error| root_cause(&error))?;
         let no_host = |_| format!("host: {:?} is no host name", address.host);
         let parsed = reqwest::Url::parse(&base).map_err(|error| no_host(error.to_string()))?;
         if !parsed.username().is_empty()
@@ -112,18 +130,22 @@ impl Http {
             return Err(no_host(String::new()));
         }
         let host = HeaderValue::from_str(&address.authority()).map_err(|error| no_host(error.to_string()))?;
-        let token = token.map(|token| HeaderValue::from_str(token.expose())).transpose();
+        let token = token.as_ref().map(|token| HeaderValue::from_str(token.expose())).transpose();
         let mut token = token.map_err(|_| "token: it has characters that no header can carry".to_owned())?;
         if let Some(token) = &mut token {
             token.set_sensitive(true);
         }
         // To pack a large answer takes an agent longer than to send it over the loopback.
-        Ok(Self { client, base, agent: address.to_string(), host, token, packed: !address.is_here() })
+        let (agent, packed) = (address.to_string(), !address.is_here());
+        Ok(Self { client, base, agent, host, token, packed, _renewal: renewal })
     }
 
     /// Judges an error of the library.
     fn failed(&self, request: &Request, error: &reqwest::Error) -> ConsulError {
         let (agent, cause) = (self.agent.clone(), root_cause(error));
+        if is_of_tls(error) {
+            return ConsulError::NoSession { agent, cause };
+        }
         if error.is_connect() {
             return ConsulError::Unreachable { agent, cause };
         }
@@ -146,6 +168,20 @@ impl Http {
         }
         Ok(body.freeze())
     }
+}
+
+/// Did a handshake fail, or a session break for what came?
+fn is_of_tls(error: &reqwest::Error) -> bool {
+    let mut cause: Option<&(dyn Error + 'static)> = Some(error);
+    while let Some(error) = cause {
+        if error.is::<rustls::Error>() {
+            return true;
+        }
+        // What stands inside an error of the system is not among its sources.
+        let inner = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
+        cause = inner.map_or_else(|| error.source(), |inner| Some(inner));
+    }
+    false
 }
 
 /// Plain text needs none, but the library would read the certificates of the system otherwise.
@@ -182,6 +218,18 @@ impl Transport for Http {
         let until = Instant::now() + BODY;
         let body = timeout_at(until, self.body(request, response)).await.map_err(|_| silent(until))??;
         Ok(Reply { status, headers, body })
+    }
+}
+
+// === impl Found ===
+
+impl Resolve for Found {
+    fn resolve(&self, _name: Name) -> Resolving {
+        let host = self.0.clone();
+        Box::pin(async move {
+            let found: Vec<SocketAddr> = tokio::net::lookup_host((host, 0)).await?.collect();
+            Ok(Box::new(found.into_iter()) as Addrs)
+        })
     }
 }
 

@@ -6,6 +6,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
 use super::*;
+use crate::config::Secret;
 use crate::consul::{Agent, AgentConfig, Agents, Undecoded};
 
 /// Answers one request after the other with what is given, a connection each; hands over what was asked.
@@ -30,7 +31,7 @@ async fn serve(ip: &str, answers: Vec<Vec<u8>>) -> (u16, tokio::task::JoinHandle
 
 fn agent(host: &str, port: u16) -> Agent {
     let address = Address { host: host.to_owned(), port };
-    let config = AgentConfig { address, token: Some(Secret::new("s3cr3t")), max_polls: None };
+    let config = AgentConfig { address, token: Some(Secret::new("s3cr3t")), tls: None, max_polls: None };
     let agent = Agents::new().agent(&config).expect("built");
     assert!(!format!("{config:?} {agent:?}").contains("s3cr3t"));
     agent
@@ -71,7 +72,8 @@ async fn an_address_may_be_ipv6_and_some_ports_are_not_named() {
     }
     for host in ["a b", "u@h", "h/x", "h?x", "h#x", ""] {
         let address = Address { host: host.to_owned(), port: 1 };
-        assert!(Http::new(&address, None).expect_err(host).starts_with("host: "));
+        let config = AgentConfig { address, token: None, tls: None, max_polls: None };
+        assert!(Http::new(&config).expect_err(host).starts_with("host: "));
     }
 }
 
@@ -122,4 +124,58 @@ async fn a_silent_agent_is_given_up_in_time() {
     let asked = agent.once(&Request::get("/v1/agent/self"), Duration::from_millis(200)).await;
     assert_eq!(asked.expect_err("it says nothing").word(), "silent");
     assert!(began.elapsed() < Duration::from_secs(3));
+}
+
+#[tokio::test]
+async fn an_agent_with_tls_is_asked_by_the_name_in_its_certificate() {
+    use rcgen::{CertificateParams, KeyPair};
+    use rustls::pki_types::PrivateKeyDer;
+
+    let key = KeyPair::generate().expect("a key can be made");
+    let params = CertificateParams::new(["server.dc1.consul".to_owned()]).expect("a name");
+    let certificate = params.self_signed(&key).expect("a certificate can be made");
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("ca.pem");
+    std::fs::write(&file, certificate.pem()).expect("the folder is writable");
+    let server = rustls::ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .expect("ring has suites for them")
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate.der().clone()], PrivateKeyDer::try_from(key.serialize_der()).expect("a key"))
+        .expect("they belong together");
+    let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(server));
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let port = listener.local_addr().expect("bound").port();
+    let served = tokio::spawn(async move {
+        loop {
+            let (stream, _) = listener.accept().await.expect("a connection");
+            let Ok(mut stream) = acceptor.accept(stream).await else { continue };
+            let mut request = Vec::new();
+            while !request.ends_with(b"\r\n\r\n") {
+                request.push(stream.read_u8().await.expect("a request"));
+            }
+            stream.write_all(&ok("", b"x")).await.expect("written");
+            stream.shutdown().await.expect("ended");
+            let name = stream.get_ref().1.server_name().map(str::to_owned);
+            return (name, String::from_utf8(request).expect("text"));
+        }
+    });
+    let agent = |name: &str| {
+        let validation = crate::config::Validation::CommonName(name.to_owned());
+        let tls = crate::config::ClientTls {
+            enabled: true,
+            validation,
+            trust_certs: vec![file.clone()],
+            client_auth: None,
+            protocols: None,
+        };
+        let address = Address { host: "127.0.0.1".to_owned(), port };
+        Agents::new().agent(&AgentConfig { address, token: None, tls: Some(tls), max_polls: None }).expect("built")
+    };
+    let refused = ask(&agent("other.example")).await.expect_err("another name");
+    assert_eq!(refused.word(), "no_tls_session", "{refused}");
+    assert_eq!(ask(&agent("server.dc1.consul")).await.expect("answered"), "x");
+    let (name, request) = served.await.expect("served");
+    assert_eq!(name.as_deref(), Some("server.dc1.consul"));
+    assert!(request.contains(&format!("host: 127.0.0.1:{port}\r\n")), "{request}");
 }

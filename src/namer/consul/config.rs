@@ -113,7 +113,7 @@ mod tests {
     }
 
     fn agent(host: &str, port: u16) -> AgentConfig {
-        AgentConfig { address: Address { host: host.to_owned(), port }, token: None, max_polls: None }
+        AgentConfig { address: Address { host: host.to_owned(), port }, token: None, tls: None, max_polls: None }
     }
 
     #[test]

@@ -33,10 +33,10 @@ pub(super) struct Trouble {
 /// The content of the files that a `tls` block names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Files {
-    certificate: Pem,
-    key: Pem,
-    intermediates: Option<Pem>,
-    ca: Option<Pem>,
+    pub(super) certificate: Pem,
+    pub(super) key: Pem,
+    pub(super) intermediates: Option<Pem>,
+    pub(super) ca: Option<Pem>,
 }
 
 /// A `tls` block with its files.
@@ -52,7 +52,7 @@ pub struct Loaded {
 }
 
 /// One trouble for each file that is unusable, or several.
-type Troubles = Vec<Trouble>;
+pub(super) type Troubles = Vec<Trouble>;
 
 // === impl Loaded ===
 
@@ -81,7 +81,11 @@ impl Loaded {
     /// Makes of a block and its files what handshakes are made with; also gives warnings.
     pub(super) fn load(block: ServerTls, files: Files) -> Result<(Self, Troubles), Troubles> {
         let mut warnings = Vec::new();
-        let chain = Chain::load(&files, &mut warnings)?;
+        let chain = Chain::load(&files)?;
+        warnings.extend(mind(&chain.leaf).into_iter().map(|what| {
+            let (file, subject) = (files.certificate.file().display(), &chain.leaf.subject);
+            Trouble::at("certPath", format!("{file}: the certificate {subject} {what}"))
+        }));
         let (provider, versions) = terms(&block, &chain, &mut warnings)?;
         let builder = ServerConfig::builder_with_provider(provider.clone())
             .with_protocol_versions(&versions)
@@ -95,7 +99,7 @@ impl Loaded {
                 builder.with_client_cert_verifier(clients)
             }
         };
-        let Chain { key, validity, subject, .. } = chain;
+        let Chain { key, leaf: Certificate { validity, subject, .. } } = chain;
         let mut config = builder.with_cert_resolver(Arc::new(SingleCertAndKey::from(key)));
         if files.ca.is_some() {
             // A resumed session would go by a certificate that was checked a while ago.
@@ -130,15 +134,14 @@ impl Files {
     }
 }
 
-/// The server's certificate with those above it, and its key.
-struct Chain {
-    key: CertifiedKey,
-    validity: Validity,
-    subject: String,
+/// A certificate with those above it, and its key.
+pub(super) struct Chain {
+    pub(super) key: CertifiedKey,
+    leaf: Certificate,
 }
 
 impl Chain {
-    fn load(files: &Files, warnings: &mut Troubles) -> Result<Self, Troubles> {
+    pub(super) fn load(files: &Files) -> Result<Self, Troubles> {
         let Files { certificate, key: key_file, intermediates, ca: _ } = files;
         let mut troubles = Vec::new();
         let mut note = |key, error: Unusable| troubles.push(Trouble::of(key, &error));
@@ -175,14 +178,8 @@ impl Chain {
             };
             return Err(vec![Trouble::of("keyPath", &error)]);
         }
-        warnings.extend(mind(leaf).into_iter().map(|what| {
-            Trouble::at(
-                "certPath",
-                format!("{}: the certificate {} {what}", certificate.file().display(), leaf.subject),
-            )
-        }));
         let chain = in_order(leaf, rest.iter().chain(&above));
-        Ok(Self { key: CertifiedKey::new(chain, signing), validity: leaf.validity, subject: leaf.subject.clone() })
+        Ok(Self { key: CertifiedKey::new(chain, signing), leaf: leaf.clone() })
     }
 }
 
@@ -268,7 +265,7 @@ impl Trouble {
         Self { key, message }
     }
 
-    fn of(key: &'static str, error: &Unusable) -> Self {
+    pub(super) fn of(key: &'static str, error: &Unusable) -> Self {
         Self::at(key, error.to_string())
     }
 }

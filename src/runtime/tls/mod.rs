@@ -1,6 +1,8 @@
-//! TLS of listeners: what a `tls` block names, handshakes, and certificates that are renewed while the process runs.
+//! TLS of listeners, and of clients of backends: what a `tls` block names, handshakes, and certificates that are renewed
+//! while the process runs.
 
 mod certificate;
+mod client;
 mod clients;
 mod failure;
 mod handshake;
@@ -15,6 +17,7 @@ mod testing;
 #[cfg(test)]
 mod tests;
 
+pub use client::Client;
 pub use failure::Reason;
 pub use load::Loaded;
 pub use reload::keep_current;

@@ -11,13 +11,13 @@ use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::certificate::Now;
-use super::load::{Files, Loaded, Trouble};
+use super::load::{Files, Loaded, Trouble, Troubles};
 use super::{Server, date};
 use crate::runtime::heavy;
 
 /// Between two looks at the files. What is new counts once two looks have seen the same: a certificate and its key are
 /// not written at the same moment.
-const PERIOD: Duration = Duration::from_secs(2);
+pub(super) const PERIOD: Duration = Duration::from_secs(2);
 
 /// Looks after the files of these servers for as long as the handle lives.
 pub fn keep_current(servers: Vec<Arc<Server>>) -> AbortOnDropHandle<()> {
@@ -41,11 +41,50 @@ pub fn keep_current(servers: Vec<Arc<Server>>) -> AbortOnDropHandle<()> {
 #[derive(Debug)]
 pub(super) struct Lookout {
     server: Arc<Server>,
-    /// What the last look saw, unless that is what is in use.
-    seen: Option<Result<Files, Vec<Trouble>>>,
+    seen: Seen<Files>,
+    valid: Now,
+}
+
+/// What the last look saw, unless that is what is in use.
+#[derive(Debug)]
+pub(super) struct Seen<F> {
+    last: Option<Result<F, Troubles>>,
     /// Has that been judged?
     judged: bool,
-    valid: Now,
+}
+
+/// What a look comes to.
+#[derive(Debug)]
+pub(super) enum Look<F> {
+    /// The files are those in use.
+    InUse,
+    /// Two looks have seen the same, for the first time.
+    Settled(Result<F, Troubles>),
+    /// Nothing that is new.
+    Nothing,
+}
+
+// === impl Seen ===
+
+impl<F> Default for Seen<F> {
+    fn default() -> Self {
+        Self { last: None, judged: false }
+    }
+}
+
+impl<F: Clone + PartialEq> Seen<F> {
+    /// Judges what a look has found.
+    pub(super) fn look(&mut self, found: Result<F, Troubles>, in_use: Option<&F>) -> Look<F> {
+        if in_use.is_some() && found.as_ref().ok() == in_use {
+            self.last = None;
+            return Look::InUse;
+        }
+        if self.last.as_ref() != Some(&found) {
+            (self.last, self.judged) = (Some(found), false);
+            return Look::Nothing;
+        }
+        if std::mem::replace(&mut self.judged, true) { Look::Nothing } else { Look::Settled(found) }
+    }
 }
 
 // === impl Lookout ===
@@ -53,26 +92,23 @@ pub(super) struct Lookout {
 impl Lookout {
     pub(super) fn at(server: &Arc<Server>) -> Self {
         let valid = server.current().validity.at(SystemTime::now());
-        Self { server: server.clone(), seen: None, judged: false, valid }
+        Self { server: server.clone(), seen: Seen::default(), valid }
     }
 
     /// Blocks while it reads.
     pub(super) fn look(&mut self) {
         let current = self.server.current();
-        let found = Files::read(&current.block);
-        if found.as_ref().is_ok_and(|files| *files == current.files) {
-            self.seen = None;
-            if self.server.refused.lock().take().is_some() {
-                tracing::info!(server = self.server.key, "TLS: the files are again those that are in use");
+        match self.seen.look(Files::read(&current.block), Some(&current.files)) {
+            Look::InUse => {
+                if self.server.refused.lock().take().is_some() {
+                    tracing::info!(server = self.server.key, "TLS: the files are again those that are in use");
+                }
             }
-        } else if self.seen.as_ref() != Some(&found) {
-            (self.seen, self.judged) = (Some(found), false);
-        } else if !self.judged {
-            self.judged = true;
-            match found.and_then(|files| Loaded::load(current.block.clone(), files)) {
+            Look::Settled(found) => match found.and_then(|files| Loaded::load(current.block.clone(), files)) {
                 Ok((loaded, warnings)) => self.use_it(loaded, &warnings),
                 Err(troubles) => self.refuse(&troubles),
-            }
+            },
+            Look::Nothing => {}
         }
         self.mind_the_clock();
     }

@@ -147,7 +147,6 @@ maxPolls: 20",
             ("port: 70000", "70000 outside valid range for ports"),
             ("pathPrefix: namerd", "'/' expected but 'n' found"),
             ("maxPolls: 0", "0 is not between 1 and 100000"),
-            ("tls: {disableValidation: true}", "tls: not built yet"),
             ("prefix: /x", "Unrecognized field \"prefix\""),
         ] {
             let refused = read(text).expect_err(text);

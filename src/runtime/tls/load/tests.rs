@@ -105,7 +105,7 @@ fn what_clients_may_mind_is_served_with_a_warning() {
 /// Whom the certificates are about that a server shows.
 fn chain(block: &ServerTls) -> Vec<String> {
     let files = Files::read(block).expect("files");
-    let chain = Chain::load(&files, &mut Vec::new()).expect("must be accepted");
+    let chain = Chain::load(&files).expect("must be accepted");
     let shown = chain.key.cert.iter();
     shown.map(|der| Certificate::read(der).expect("a certificate").subject).collect()
 }
