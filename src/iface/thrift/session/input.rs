@@ -64,7 +64,11 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Session<IO> {
     /// Takes apart what was read, as far as there is room for what comes of it.
     pub(super) fn read_frames(&mut self) -> Result<(), End> {
         let most = self.server.most_bytes;
-        while self.has_room() && self.inbox.has_room() {
+        loop {
+            self.behind = !(self.has_room() && self.inbox.has_room());
+            if self.behind {
+                break;
+            }
             if matches!(self.dialect, Dialect::Unknown) {
                 self.look_for_strangers()?;
             }
@@ -83,8 +87,8 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Session<IO> {
                 self.input = BytesMut::new();
             }
             self.reading = super::QUIET_READ;
-        } else if self.inbox.has_room() {
-            self.times.frame_has_begun();
+        } else if !self.behind {
+            self.times.frame_has_begun(matches!(self.dialect, Dialect::Unknown));
         }
         Ok(())
     }

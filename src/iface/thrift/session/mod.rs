@@ -64,6 +64,8 @@ struct Session<IO> {
     client: Client,
     server: Arc<Server>,
     input: BytesMut,
+    /// There are whole frames in what was read for which there was no room.
+    behind: bool,
     reading: usize,
     output: Output,
     /// The client has closed its side.
@@ -145,7 +147,8 @@ where
     let _connected = server.stats.connected();
     let mut session = Session::new(io, peer, server);
     let end = session.run().await;
-    session.finish(end).await;
+    // In a box: every open connection would have room for it.
+    Box::pin(session.finish(end)).await;
 }
 
 // === impl Session ===
@@ -157,6 +160,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Session<IO> {
             peer,
             client: Client(peer.ip()),
             input: BytesMut::new(),
+            behind: false,
             reading: QUIET_READ,
             output: Output::default(),
             ended: false,
@@ -213,7 +217,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Session<IO> {
 
     /// With the client's side closed, what is parked is given up; what is being worked on is not.
     fn exchanges_are_over(&self) -> bool {
-        self.inbox.is_empty() && self.tasks.is_empty() && self.output.is_sent()
+        self.inbox.is_empty() && !self.behind && self.tasks.is_empty() && self.output.is_sent()
     }
 
     /// Is the client keeping up?
@@ -222,13 +226,14 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Session<IO> {
     }
 
     fn has_work(&self) -> bool {
-        self.has_room() && (self.may_work() || !self.marked.is_empty())
+        let may_go_on = self.behind && self.inbox.has_room();
+        self.has_room() && (may_go_on || self.may_work() || !self.marked.is_empty())
     }
 
     /// Waits for the next thing to happen. Cancel safe.
     async fn wait(&mut self) -> Event {
         let has_work = self.has_work();
-        let may_read = self.has_room() && self.inbox.has_room() && !self.ended;
+        let may_read = self.has_room() && self.inbox.has_room() && !self.behind && !self.ended;
         let may_answer = self.has_room() && self.marked.is_empty();
         let due = self.due();
         self.times.set(due);

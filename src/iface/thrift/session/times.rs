@@ -6,7 +6,6 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use super::dialect::Dialect;
 use super::{End, Session};
 use crate::mux::{Message, Tag};
 
@@ -124,8 +123,10 @@ impl Times {
         self.handshake = None;
     }
 
-    pub(super) fn frame_has_begun(&mut self) {
-        self.frame.get_or_insert_with(|| Instant::now() + FRAME);
+    /// The first bytes of a frame are there, perhaps the first of all.
+    pub(super) fn frame_has_begun(&mut self, first: bool) {
+        let patience = if first { HANDSHAKE } else { FRAME };
+        self.frame.get_or_insert_with(|| Instant::now() + patience);
     }
 
     pub(super) fn frame_is_whole(&mut self) {
@@ -214,9 +215,6 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Session<IO> {
             for key in self.rows.sweep(tick, keep) {
                 self.aged(key);
             }
-        }
-        if matches!(self.dialect, Dialect::Unknown) && self.times.frame.is_some() && self.times.handshake.is_none() {
-            self.times.expect_handshake();
         }
         Ok(())
     }
