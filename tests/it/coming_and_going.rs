@@ -1,25 +1,8 @@
 //! Clients come in numbers, stay silent, and disappear without a word.
 
-use std::time::{Duration, Instant};
-
-use crate::support::{Chunk, PATIENCE, Rosterd, Wire, folder, get};
+use crate::support::{Chunk, PATIENCE, Rosterd, Wire, folder, metric, wait_until};
 
 const WATCHES: usize = 1_000;
-
-/// What `/metrics` says under this name.
-fn metric(rosterd: &Rosterd, name: &str) -> u64 {
-    let metrics = get(rosterd.admin(), "/metrics");
-    let line = metrics.text().lines().find(|line| line.starts_with(name)).map(str::to_owned);
-    line.and_then(|line| line.rsplit(' ').next()?.parse().ok()).unwrap_or_else(|| panic!("no {name}"))
-}
-
-fn wait_until(what: &str, mut reached: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !reached() {
-        assert!(Instant::now() < deadline, "{what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
 
 #[test]
 fn a_thousand_watchers_that_disappear_leave_no_connection_and_no_memory_behind() {

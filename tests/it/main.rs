@@ -17,4 +17,5 @@ mod stale_values;
 mod starting;
 mod support;
 mod tables;
+mod thrift_hostile;
 mod tls;

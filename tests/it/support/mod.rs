@@ -20,7 +20,7 @@ pub use tls::Authority;
 pub use wire::{Answer, Chunk, Head, Wire, get, request};
 
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long a test waits for what must come. Long enough for a busy machine; what must *not* come has waits of its own.
 pub const PATIENCE: Duration = Duration::from_secs(10);
@@ -28,4 +28,20 @@ pub const PATIENCE: Duration = Duration::from_secs(10);
 /// A file of this repository.
 pub fn in_project(path: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(path)
+}
+
+/// What `/metrics` says under this name.
+pub fn metric(rosterd: &Rosterd, name: &str) -> u64 {
+    let metrics = get(rosterd.admin(), "/metrics");
+    let line = metrics.text().lines().find(|line| line.starts_with(name)).map(str::to_owned);
+    line.and_then(|line| line.rsplit(' ').next()?.parse().ok()).unwrap_or_else(|| panic!("no {name}"))
+}
+
+/// Looks until it is so; fails the test when it never is.
+pub fn wait_until(what: &str, mut reached: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !reached() {
+        assert!(Instant::now() < deadline, "{what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }

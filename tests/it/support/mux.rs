@@ -25,6 +25,12 @@ pub fn tdispatch(tag: u32, message: &[u8]) -> Vec<u8> {
     [&[2][..], &tag, &[0; 6], message].concat()
 }
 
+/// A Tdiscarded with the number that finagle writes.
+pub fn tdiscarded(tag: u32) -> Vec<u8> {
+    let [_, tag @ ..] = tag.to_be_bytes();
+    [&[0xc2, 0, 0, 0][..], &tag, b"Failure(Released, flags=0x02)"].concat()
+}
+
 /// The tag of a mux frame, without the mark of a fragment.
 pub fn tag(frame: &[u8]) -> u32 {
     u32::from_be_bytes([0, frame[1] & 0x7f, frame[2], frame[3]])

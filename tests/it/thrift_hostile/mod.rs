@@ -1,0 +1,35 @@
+//! Clients of the thrift interface that are broken, or wish to break it. Each story ends with everybody else being served
+//! as before: answers within 100 ms, and memory within 50 MB of what it was.
+
+mod bystander;
+mod frames;
+mod numbers;
+mod slow;
+mod values;
+
+use crate::support::{Rosterd, folder};
+
+/// A server with one name, `/svc/web`.
+fn server() -> Rosterd {
+    server_with(["web".to_owned()])
+}
+
+/// A server with these names below `/svc`.
+fn server_with(names: impl IntoIterator<Item = String>) -> Rosterd {
+    let folder = folder();
+    let disco = folder.path().join("disco");
+    std::fs::create_dir(&disco).expect("the folder is writable");
+    for name in names {
+        std::fs::write(disco.join(name), "127.0.0.1 8080\n").expect("the folder is writable");
+    }
+    Rosterd::start_in(
+        folder,
+        "storage: {kind: io.l5d.inMemory, namespaces: {default: /svc => /#/io.l5d.fs}}\n\
+         namers: [{kind: io.l5d.fs, rootDir: disco}]\n\
+         interfaces: [{kind: io.l5d.thriftNameInterpreter, port: 0}]\n",
+    )
+}
+
+fn port(rosterd: &Rosterd) -> u16 {
+    rosterd.port("io.l5d.thriftNameInterpreter")
+}

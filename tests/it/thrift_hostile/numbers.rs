@@ -1,0 +1,49 @@
+//! Many polls that go away all at once.
+
+use std::time::{Duration, Instant};
+
+use super::{port, server_with};
+use crate::support::{Frames, Rosterd, metric, mux, wait_until};
+
+const CONNECTIONS: usize = 100;
+const NAMES: usize = 100;
+const PARKED: &str = "rosterd_thrift_parked_polls";
+
+/// Parks a poll for each name on each of many connections.
+fn park(rosterd: &Rosterd) -> Vec<Frames> {
+    let names: Vec<_> = (0..NAMES).map(|name| format!("n{name}")).collect();
+    let tags = 2..2 + u32::try_from(NAMES).expect("a small number");
+    let ask = |tag: u32, stamp: &[u8]| {
+        let name = names[usize::try_from(tag - 2).expect("a small number")].as_str();
+        mux::tdispatch(tag, &mux::bind("", stamp, &["svc", name], "default").write())
+    };
+    let mut sessions: Vec<_> = (0..CONNECTIONS).map(|_| mux::session(port(rosterd))).collect();
+    for session in &mut sessions {
+        tags.clone().for_each(|tag| session.send(&ask(tag, b"")));
+        for _ in tags.clone() {
+            let answer = session.frame();
+            session.send(&ask(mux::tag(&answer), &mux::stamp(&mux::reply(&answer))));
+        }
+    }
+    sessions
+}
+
+#[test]
+fn ten_thousand_parked_polls_that_are_cut_at_once_leave_nothing_behind() {
+    let rosterd = server_with((0..NAMES).map(|name| format!("n{name}")));
+    let before = metric(&rosterd, PARKED);
+    let cycle = || {
+        let sessions = park(&rosterd);
+        wait_until("all polls are parked", || metric(&rosterd, PARKED) == before + (CONNECTIONS * NAMES) as u64);
+        drop(sessions);
+        let cut = Instant::now();
+        wait_until("all are given up", || metric(&rosterd, PARKED) == before);
+        assert!(cut.elapsed() < Duration::from_secs(1), "given up after {:?}", cut.elapsed());
+        wait_until("connections are released", || {
+            metric(&rosterd, "rosterd_connections_open{server=\"interfaces\"}") == 0
+        });
+        rosterd.resident()
+    };
+    let (first, second) = (cycle(), cycle());
+    assert!(second < first + first / 20, "resident memory went from {first} to {second} bytes");
+}
