@@ -13,13 +13,13 @@ use tokio::time::{Instant, timeout};
 
 use super::body::{BodyError, Framing};
 use super::head::{BadHead, HEADER_SLOTS};
-use super::receive::{Received, Room};
+use super::receive::{LARGEST, Received};
 use super::response::Framed;
 use super::{Body, Coding, Head, Request, Response};
 use crate::runtime::{Drain, Limit, LimitCounts, Phase, Seldom, guess, heavy};
 use crate::store::Client;
 use crate::telemetry::{ServerStats, Traffic};
-use crate::wire::{Output, linger};
+use crate::wire::{Output, Room, linger};
 
 /// A client must read some of an answer within this time, where the configuration says nothing.
 const WRITE_PATIENCE: Duration = Duration::from_secs(60);
@@ -131,7 +131,7 @@ impl Server {
             limits: LimitCounts::default(),
             drain,
             until,
-            room: Room::new(body_bytes),
+            room: Room::new(body_bytes, LARGEST),
             foreign: Seldom::new(Duration::from_secs(60)),
         }
     }

@@ -1,65 +1,30 @@
 //! The body of a request: room for it, waiting for it, decoding it.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, timeout_at};
 
 use super::body::{BodyError, BodyReader, Framing};
 use super::coding;
 use super::conn::{Connection, End};
 use super::reading::READ_PATIENCE;
 use crate::runtime::heavy;
+use crate::wire::{Room, Taken};
 
 /// A body must be whole after this time.
 const BODY_PATIENCE: Duration = Duration::from_secs(300);
-/// How long a large body waits for room.
-const ROOM_PATIENCE: Duration = Duration::from_secs(30);
-/// A body larger than this needs room.
-const LARGE: usize = 64 << 10;
 /// An encoded body of this size cannot unpack to much: at most a thousand times as much.
 const SMALL_CODED: usize = 1 << 10;
 /// So many bodies of the largest size may be in memory at a time. What they are parsed to is many times as large.
-const LARGEST: usize = 4;
-
-/// Memory for large bodies, shared by all connections of a server. It counts pieces of [`LARGE`] bytes.
-#[derive(Debug)]
-pub(super) struct Room {
-    pieces: Arc<Semaphore>,
-}
+pub(super) const LARGEST: usize = 4;
 
 /// A body, and its room: to be kept for as long as what is made of the body is only in memory.
 #[derive(Debug, Default)]
 pub(super) struct Received {
     pub(super) body: Bytes,
-    pub(super) room: Option<OwnedSemaphorePermit>,
-}
-
-// === impl Room ===
-
-impl Room {
-    pub(super) fn new(body_bytes: usize) -> Self {
-        let pieces = (pieces(body_bytes) as usize).saturating_mul(LARGEST).min(Semaphore::MAX_PERMITS);
-        Self { pieces: Arc::new(Semaphore::new(pieces)) }
-    }
-
-    /// Waits for room, all of it in one go: those who wait for the rest of theirs could wait for each other.
-    async fn take(&self, bytes: usize) -> Result<OwnedSemaphorePermit, BodyError> {
-        let taken = timeout(ROOM_PATIENCE, self.pieces.clone().acquire_many_owned(pieces(bytes))).await;
-        taken.ok().and_then(Result::ok).ok_or(BodyError::NoRoom)
-    }
-}
-
-fn pieces(bytes: usize) -> u32 {
-    u32::try_from(bytes.div_ceil(LARGE)).unwrap_or(u32::MAX)
-}
-
-/// Gives back what is not needed for so many bytes.
-fn shrunk(mut room: OwnedSemaphorePermit, bytes: usize) -> Option<OwnedSemaphorePermit> {
-    room.split((pieces(bytes) as usize).min(room.num_permits()))
+    pub(super) room: Option<Taken>,
 }
 
 // === impl Connection ===
@@ -99,14 +64,14 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Connection<IO> {
         // What a coded or chunked body comes to shows only at its end.
         let (most, known) = match framing {
             Framing::Length(length) if !coded => (usize::try_from(length).unwrap_or(limit), true),
-            Framing::Length(length) => (limit, length > LARGE as u64),
+            Framing::Length(length) => (limit, length > Room::LARGE as u64),
             Framing::Chunked => (limit, false),
         };
         let mut room = None;
-        if known && most > LARGE {
+        if known && most > Room::LARGE {
             match self.server.room.take(most).await {
-                Ok(taken) => room = Some(taken),
-                Err(error) => return Ok(Err(error)),
+                Some(taken) => room = Some(taken),
+                None => return Ok(Err(BodyError::NoRoom)),
             }
         }
         if expects {
@@ -119,16 +84,16 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Connection<IO> {
         loop {
             match reader.take(&mut self.input, limit) {
                 Ok(Some(body)) => {
-                    let room = room.and_then(|room| if coded { Some(room) } else { shrunk(room, body.len()) });
+                    let room = room.and_then(|room| if coded { Some(room) } else { room.shrunk(body.len()) });
                     return Ok(Ok(Received { body, room }));
                 }
                 Ok(None) => {}
                 Err(error) => return Ok(Err(error)),
             }
-            if got > LARGE && room.is_none() && framing == Framing::Chunked {
+            if got > Room::LARGE && room.is_none() && framing == Framing::Chunked {
                 match self.server.room.take(most).await {
-                    Ok(taken) => room = Some(taken),
-                    Err(error) => return Ok(Err(error)),
+                    Some(taken) => room = Some(taken),
+                    None => return Ok(Err(BodyError::NoRoom)),
                 }
             }
             let read = self.read(16 << 10, Some(READ_PATIENCE));
@@ -144,29 +109,10 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Connection<IO> {
         }
         let room = match room {
             Some(room) => room,
-            None => self.server.room.take(limit).await?,
+            None => self.server.room.take(limit).await.ok_or(BodyError::NoRoom)?,
         };
         let body = heavy(move || coding::decode(&name, body, limit)).await.unwrap_or(Err(BodyError::BadCoding))?;
-        let room = shrunk(room, body.len());
+        let room = room.shrunk(body.len());
         Ok(Received { body, room })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test(start_paused = true)]
-    async fn there_is_room_for_a_few_of_the_largest_bodies_and_the_next_is_told() {
-        let room = Room::new(1 << 20);
-        let mut taken = Vec::new();
-        for _ in 0..LARGEST {
-            taken.push(room.take(1 << 20).await.expect("room"));
-        }
-        assert_eq!(room.take(LARGE + 1).await.map(drop), Err(BodyError::NoRoom));
-        let last = taken.pop().expect("taken");
-        let small = shrunk(last, LARGE + 1);
-        let _other = room.take(1 << 19).await.expect("what a smaller body does not need is given back");
-        drop(small);
     }
 }

@@ -20,7 +20,7 @@ use crate::config::SocketOptions;
 const KEEPALIVE_AFTER: Duration = Duration::from_secs(30);
 const KEEPALIVE_EVERY: Duration = Duration::from_secs(10);
 /// Data that is not acknowledged for so long ends the connection.
-const USER_TIMEOUT: Duration = Duration::from_secs(90);
+const USER_TIMEOUT: Duration = Duration::from_secs(30);
 /// Pause after an error that is likely to come again at once.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 

@@ -1,5 +1,7 @@
 //! Table: single flight and life time.
 
+mod in_use;
+
 use std::collections::HashMap;
 use std::fmt;
 use std::hash::{BuildHasher, Hash, RandomState};
@@ -10,8 +12,9 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
+
+use self::in_use::{Holding, InUse, is_modest, subtract};
 
 const SHARDS: usize = 16;
 
@@ -32,6 +35,9 @@ pub struct Policy {
     /// How many entries there may be before idle ones are dropped early and then the greediest client is refused. A
     /// heavy entry counts as several.
     pub budget: usize,
+    /// How many entries may have observers before the greediest client is refused new ones. Idle entries do not count:
+    /// what clients left behind is in nobody's way.
+    pub in_use: usize,
 }
 
 /// Maps a key to an entry: looking it up, making it and starting its only writer is one atomic step, so that any
@@ -63,14 +69,15 @@ struct Inner<K, V> {
     barren: AtomicU64,
     refused: AtomicU64,
     clients: Mutex<HashMap<Client, usize>>,
-    epoch: Instant,
+    in_use: Arc<InUse>,
 }
 
 struct Entry<V> {
     value: V,
     client: Client,
     weight: usize,
-    observers: AtomicUsize,
+    holding: Mutex<Holding>,
+    in_use: Arc<InUse>,
     /// Milliseconds since the table's epoch at which somebody last asked for the entry or let go of it.
     touched: AtomicU64,
     /// Overrides the policy's idle time; the longest that anybody asked for.
@@ -80,7 +87,6 @@ struct Entry<V> {
 /// Pins an entry; when the last one goes, the entry's idle time begins.
 pub struct Observer<V> {
     entry: Arc<Entry<V>>,
-    epoch: Instant,
 }
 
 /// There is no room for a new entry of this client.
@@ -105,6 +111,8 @@ pub struct OverBudget {
 pub struct Usage {
     /// Entries in the table, heavy ones counted as several.
     pub len: usize,
+    /// Those of them that have observers.
+    pub in_use: usize,
     /// Entries allowed.
     pub budget: usize,
     /// Look-ups refused since the start.
@@ -122,7 +130,7 @@ impl Client {
 
 impl Default for Policy {
     fn default() -> Self {
-        Self { idle: Duration::from_secs(600), protect: Duration::from_secs(60), budget: 1_000_000 }
+        Self { idle: Duration::from_secs(600), protect: Duration::from_secs(60), budget: 1_000_000, in_use: usize::MAX }
     }
 }
 
@@ -166,7 +174,7 @@ where
             barren: AtomicU64::new(0),
             refused: AtomicU64::new(0),
             clients: Mutex::default(),
-            epoch: Instant::now(),
+            in_use: Arc::new(InUse::new(name, &policy)),
         });
         let swept = Arc::downgrade(&inner);
         let sweeper = tokio::spawn(async move {
@@ -186,7 +194,7 @@ where
     /// Pins the entry of `key`, making it if need be.
     ///
     /// # Errors
-    /// [`OverBudget`] when the table is full of entries in use and `client` has the largest share of it.
+    /// [`OverBudget`] when the table is full of entries in use, or too many are, and `client` has the largest share.
     pub fn observe(&self, client: Client, key: &K) -> Result<Observer<V>, OverBudget> {
         self.observe_for(client, key, self.inner.policy.idle)
     }
@@ -199,7 +207,7 @@ where
         let inner = &*self.inner;
         let shard = &inner.shards[inner.hasher.hash_one(key) as usize % SHARDS];
         if let Some(entry) = shard.lock().get(key) {
-            return Ok(inner.pin(entry, idle));
+            return inner.pin(entry, client, idle);
         }
         // Room is made without holding the shard, since that visits all shards.
         let weight = (inner.weigh)(key).max(1);
@@ -207,32 +215,37 @@ where
         let mut entries = shard.lock();
         if let Some(entry) = entries.get(key) {
             inner.release(client, weight);
-            return Ok(inner.pin(entry, idle));
+            return inner.pin(entry, client, idle);
+        }
+        if let Err(over) = inner.in_use.take(client, weight) {
+            inner.release(client, weight);
+            return Err(inner.refuse(over));
         }
         let entry = Arc::new(Entry {
             value: (inner.start)(key, client),
             client,
             weight,
-            observers: AtomicUsize::new(0),
-            touched: AtomicU64::new(0),
-            idle_ms: AtomicU64::new(0),
+            holding: Mutex::new(Holding { observers: 1, client }),
+            in_use: inner.in_use.clone(),
+            touched: AtomicU64::new(inner.now()),
+            idle_ms: AtomicU64::new(millis(idle)),
         });
-        let observer = inner.pin(&entry, idle);
-        entries.insert(key.clone(), entry);
-        Ok(observer)
+        entries.insert(key.clone(), entry.clone());
+        Ok(Observer { entry })
     }
 
-    /// Pins the entry of `key` if there is one; makes none.
+    /// Pins the entry of `key` if there is one, and if it may be in use; makes none.
     pub fn get(&self, key: &K) -> Option<Observer<V>> {
         let inner = &*self.inner;
         let entries = inner.shards[inner.hasher.hash_one(key) as usize % SHARDS].lock();
-        entries.get(key).map(|entry| inner.pin(entry, Duration::ZERO))
+        entries.get(key).and_then(|entry| inner.pin(entry, entry.client, Duration::ZERO).ok())
     }
 
     /// Figures for metrics and pages.
     pub fn usage(&self) -> Usage {
         Usage {
             len: self.inner.len.load(Ordering::Relaxed),
+            in_use: self.inner.in_use.count(),
             budget: self.inner.policy.budget,
             refused: self.inner.refused.load(Ordering::Relaxed),
         }
@@ -251,14 +264,25 @@ where
 
 impl<K: Eq + Hash, V> Inner<K, V> {
     fn now(&self) -> u64 {
-        millis_since(self.epoch)
+        millis(self.in_use.epoch.elapsed())
     }
 
-    fn pin(&self, entry: &Arc<Entry<V>>, idle: Duration) -> Observer<V> {
-        entry.observers.fetch_add(1, Ordering::AcqRel);
+    /// Pins an entry of which the shard is locked: so it cannot be dropped meanwhile.
+    fn pin(&self, entry: &Arc<Entry<V>>, client: Client, idle: Duration) -> Result<Observer<V>, OverBudget> {
+        let mut holding = entry.holding.lock();
+        if holding.observers == 0 {
+            self.in_use.take(client, entry.weight).map_err(|over| self.refuse(over))?;
+            holding.client = client;
+        }
+        holding.observers += 1;
         entry.touched.store(self.now(), Ordering::Relaxed);
-        entry.idle_ms.fetch_max(u64::try_from(idle.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
-        Observer { entry: entry.clone(), epoch: self.epoch }
+        entry.idle_ms.fetch_max(millis(idle), Ordering::Relaxed);
+        Ok(Observer { entry: entry.clone() })
+    }
+
+    fn refuse(&self, over: OverBudget) -> OverBudget {
+        self.refused.fetch_add(1, Ordering::Relaxed);
+        over
     }
 
     /// Reserves room for one entry of `client`.
@@ -271,11 +295,8 @@ impl<K: Eq + Hash, V> Inner<K, V> {
         let len = self.len.load(Ordering::Relaxed);
         if len >= budget {
             let share = clients.get(&client).copied().unwrap_or(0);
-            let greediest = clients.values().copied().max().unwrap_or(0);
-            // A modest client may still go a little over the budget: one greedy client must not shut out the rest.
-            if share >= greediest || len >= budget + budget / 8 {
-                self.refused.fetch_add(1, Ordering::Relaxed);
-                return Err(OverBudget { table: self.name, len, budget, share, client });
+            if !is_modest(share, &clients, len, budget) {
+                return Err(self.refuse(OverBudget { table: self.name, len, budget, share, client }));
             }
         }
         self.len.fetch_add(weight, Ordering::Relaxed);
@@ -285,13 +306,7 @@ impl<K: Eq + Hash, V> Inner<K, V> {
 
     fn release(&self, client: Client, weight: usize) {
         self.len.fetch_sub(weight, Ordering::Relaxed);
-        let mut clients = self.clients.lock();
-        if let Some(share) = clients.get_mut(&client) {
-            *share -= weight;
-            if *share == 0 {
-                clients.remove(&client);
-            }
-        }
+        subtract(&mut self.clients.lock(), client, weight);
     }
 
     /// Drops entries that idle and were not asked for lately, shard by shard until a batch has gone.
@@ -300,7 +315,7 @@ impl<K: Eq + Hash, V> Inner<K, V> {
         if now < self.barren.load(Ordering::Relaxed) {
             return; // a client that is refused again and again must not cost a walk through everything each time
         }
-        let protect = u64::try_from(self.policy.protect.as_millis()).unwrap_or(u64::MAX);
+        let protect = millis(self.policy.protect);
         let batch = self.policy.budget / 64 + 1;
         let mut freed = 0;
         for shard in 0..SHARDS {
@@ -310,7 +325,7 @@ impl<K: Eq + Hash, V> Inner<K, V> {
             }
         }
         if freed == 0 {
-            self.barren.store(now + u64::try_from(BARREN.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
+            self.barren.store(now + millis(BARREN), Ordering::Relaxed);
         }
     }
 
@@ -322,7 +337,7 @@ impl<K: Eq + Hash, V> Inner<K, V> {
             let mut entries = self.shards[shard].lock();
             entries.retain(|_, entry| {
                 // Observers are added under this lock only, so none can appear meanwhile.
-                let keep = entry.observers.load(Ordering::Acquire) > 0 || !goes(entry, now);
+                let keep = entry.holding.lock().observers > 0 || !goes(entry, now);
                 if !keep {
                     gone.push(entry.clone());
                 }
@@ -339,8 +354,8 @@ impl<K: Eq + Hash, V> Inner<K, V> {
     }
 }
 
-fn millis_since(epoch: Instant) -> u64 {
-    u64::try_from(epoch.elapsed().as_millis()).unwrap_or(u64::MAX)
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 // === impl Entry ===
@@ -355,8 +370,8 @@ impl<V> Entry<V> {
 
 impl<V> Clone for Observer<V> {
     fn clone(&self) -> Self {
-        self.entry.observers.fetch_add(1, Ordering::AcqRel);
-        Self { entry: self.entry.clone(), epoch: self.epoch }
+        self.entry.holding.lock().observers += 1;
+        Self { entry: self.entry.clone() }
     }
 }
 
@@ -370,9 +385,14 @@ impl<V> Deref for Observer<V> {
 
 impl<V> Drop for Observer<V> {
     fn drop(&mut self) {
+        let entry = &*self.entry;
         // The clock starts before the count falls: a sweep in between must not see an old time.
-        self.entry.touched.store(millis_since(self.epoch), Ordering::Relaxed);
-        self.entry.observers.fetch_sub(1, Ordering::AcqRel);
+        entry.touched.store(millis(entry.in_use.epoch.elapsed()), Ordering::Relaxed);
+        let mut holding = entry.holding.lock();
+        holding.observers -= 1;
+        if holding.observers == 0 {
+            entry.in_use.give_back(holding.client, entry.weight);
+        }
     }
 }
 

@@ -124,6 +124,8 @@ impl Collector for Tables {
             self.list.iter().map(|(name, usage)| ([("table", *name)], usage())).collect();
         let rows = |figure: fn(&Usage) -> u64| usages.iter().map(move |(labels, usage)| (*labels, figure(usage)));
         gauges(to, "table_entries", "Entries in a table", rows(|usage| usage.len as u64))?;
+        let in_use = rows(|usage| usage.in_use as u64);
+        gauges(to, "table_entries_in_use", "Entries of a table that somebody watches", in_use)?;
         gauges(to, "table_budget", "Entries that a table may have", rows(|usage| usage.budget as u64))?;
         counters(to, "table_refused", "Look-ups refused because a table was full", rows(|usage| usage.refused))
     }
@@ -279,8 +281,8 @@ mod tests {
     #[tokio::test]
     async fn tables_show_how_full_they_are() {
         let tables = Tables::default()
-            .with("bindings", || Usage { len: 3, budget: 10, refused: 1 })
-            .with("address sets", || Usage { len: 0, budget: 20, refused: 0 });
+            .with("bindings", || Usage { len: 3, in_use: 2, budget: 10, refused: 1 })
+            .with("address sets", || Usage { len: 0, in_use: 0, budget: 20, refused: 0 });
         assert_eq!(
             shown(tables),
             [

@@ -2,6 +2,8 @@
 
 mod linger;
 mod output;
+mod room;
 
 pub use linger::linger;
 pub use output::Output;
+pub use room::{Room, Taken};

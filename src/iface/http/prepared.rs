@@ -19,7 +19,8 @@ const MOST_BYTES: usize = 8 << 10;
 /// Longer questions are not kept.
 const MOST_TARGET: usize = 1 << 10;
 
-const POLICY: Policy = Policy { idle: Duration::from_secs(600), protect: Duration::from_secs(1), budget: 10_000 };
+const POLICY: Policy =
+    Policy { idle: Duration::from_secs(600), protect: Duration::from_secs(1), budget: 10_000, in_use: usize::MAX };
 
 /// A source of an answer that can say whether it still has the value of a version.
 pub(super) trait Still: Send + Sync {

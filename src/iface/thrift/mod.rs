@@ -30,6 +30,10 @@ use crate::config::SocketOptions;
 use crate::interpreter::Interpreter;
 use crate::runtime::{self, Drain, LimitCounts, Listener, Phase, RateLimit, Seldom};
 use crate::telemetry::{Counter, ServerStats};
+use crate::wire::Room;
+
+/// So many requests of the largest size may be in memory at a time. What they are parsed to is many times as large.
+const LARGEST: usize = 2;
 
 /// What all sessions of an interface share.
 struct Server {
@@ -40,6 +44,7 @@ struct Server {
     limits: LimitCounts,
     /// `limits.bodyBytes`: bytes of one request.
     most_bytes: usize,
+    room: Room,
     settings: Sessions,
     read_timeout: Option<Duration>,
     write_timeout: Option<Duration>,
@@ -75,6 +80,7 @@ impl Server {
             rate: core.rate.clone(),
             limits: core.limits.clone(),
             most_bytes: core.body_bytes,
+            room: Room::new(core.body_bytes, LARGEST),
             settings: core.sessions.clone(),
             read_timeout: options.read_timeout,
             write_timeout: options.write_timeout,

@@ -13,7 +13,8 @@ use crate::interpreter::{BoundTree, Hold, Interpreter, LocalDtab, strip_transfor
 use crate::name::{Addr, Path};
 use crate::storage::VersionedDtab;
 use crate::store::{
-    Client, Key, Mailbox, Observer, OverBudget, Policy, Reason, Snapshot, Standing, State, Subscription, Table, Watch,
+    Client, Key, Mailbox, Observer, OverBudget, Policy, Reason, Snapshot, Standing, State, Subscription, Table, Usage,
+    Watch,
 };
 use crate::telemetry::Scope;
 use crate::thrift::{Method, result};
@@ -24,7 +25,8 @@ const PROTECT: Duration = Duration::from_secs(60);
 /// So many bytes of a key take about as much memory as a topic alone.
 const BYTES_PER_TOPIC: usize = 512;
 
-/// All topics of an interface.
+/// All topics of an interface. Cloning shares them.
+#[derive(Clone)]
 pub(super) struct Topics {
     bindings: Table<Binding, Topic>,
     addresses: Table<Path, Topic>,
@@ -105,6 +107,7 @@ impl Topics {
             idle: limits.ttl,
             protect: PROTECT,
             budget: limits.active.saturating_add(limits.inactive),
+            in_use: limits.active,
         };
         Self {
             bindings: Table::weighed("bindings of thrift", policy(config.bindings), Binding::weight, |_, _| {
@@ -120,7 +123,26 @@ impl Topics {
     }
 
     /// The gauges by which namerd shows its caches (`delegationcache` is that of dtabs).
-    pub(super) fn register(&self, _scope: &Scope) {}
+    pub(super) fn register(&self, scope: &Scope) {
+        let gauges = |cache: &str, usage: fn(&Self) -> Usage| {
+            let (active, all) = (self.clone(), self.clone());
+            let scope = scope.scope(cache);
+            scope.gauge("active", move || usage(&active).in_use as f64);
+            scope.gauge("inactive", move || {
+                let usage = usage(&all);
+                usage.len.saturating_sub(usage.in_use) as f64
+            });
+        };
+        gauges("bindingcache", |topics| topics.bindings.usage());
+        gauges("addrcache", |topics| topics.addresses.usage());
+        gauges("delegationcache", |topics| topics.dtabs.usage());
+    }
+
+    /// How many topics sessions care for.
+    #[cfg(test)]
+    pub(super) fn in_use(&self) -> usize {
+        self.bindings.usage().in_use + self.addresses.usage().in_use + self.dtabs.usage().in_use
+    }
 
     /// What a name is bound to.
     pub(super) fn bind(

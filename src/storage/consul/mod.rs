@@ -31,7 +31,8 @@ use write::Stored;
 
 /// How many namespaces may be watched at once, missing ones included. Each takes a place for a poll, so those that
 /// nobody watches any more do not stay for long.
-const WATCHED: Policy = Policy { idle: Duration::from_secs(60), protect: Duration::from_secs(10), budget: 10_000 };
+const WATCHED: Policy =
+    Policy { idle: Duration::from_secs(60), protect: Duration::from_secs(10), budget: 10_000, in_use: usize::MAX };
 
 /// How long the poll of the list waits. A key list is not woken when a folder above it is deleted, so it is asked for
 /// more often.

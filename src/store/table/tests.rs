@@ -111,6 +111,51 @@ async fn the_greediest_client_is_refused_and_a_modest_one_is_not() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn entries_in_use_have_a_budget_of_their_own_and_are_on_the_account_of_who_came_first() {
+    let (table, ..) = table(Policy { in_use: 8, ..Policy::default() });
+    for key in 0..100 {
+        drop(table.observe(client(1), &key).expect("what is left behind does not count"));
+    }
+    let mut held: Vec<_> = (0..7).map(|key| table.observe(client(1), &key).expect("room")).collect();
+    held.push(table.observe(client(2), &200).expect("room"));
+    assert_eq!((table.usage().in_use, table.usage().len), (8, 101));
+    let refused = table.observe(client(1), &7).expect_err("an idle entry is not in use yet");
+    assert_eq!((refused.share, refused.len, refused.budget), (7, 8, 8));
+    table.observe(client(1), &300).expect_err("nor is a new one");
+    held.push(table.observe(client(1), &200).expect("what is in use already"));
+    held.push(table.observe(client(2), &7).expect("a modest client"));
+    assert_eq!((table.usage().in_use, table.usage().refused), (9, 2));
+    held.drain(..7);
+    assert_eq!(table.usage().in_use, 2);
+    held.push(table.observe(client(1), &300).expect("room again"));
+    drop(held);
+    assert_eq!(table.usage().in_use, 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn entries_that_come_and_go_at_once_are_counted_right() {
+    let (table, ..) = table(Policy { in_use: 1_000, ..Policy::default() });
+    let tasks: Vec<_> = (0..8)
+        .map(|n| {
+            let table = table.clone();
+            tokio::spawn(async move {
+                for round in 0..10_000_u32 {
+                    let first = table.observe(client(n), &(round % 3)).expect("room");
+                    let second = first.clone();
+                    drop((first, second));
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.expect("no panic");
+    }
+    assert_eq!(table.usage().in_use, 0);
+    table.inner.in_use.take(client(1), 1_000).expect("all of it is free");
+    table.inner.in_use.take(client(1), 1).expect_err("and no more");
+}
+
+#[tokio::test(start_paused = true)]
 async fn heavy_entries_count_as_several_and_give_all_of_it_back() {
     let policy = Policy { budget: 64, protect: Duration::ZERO, ..Policy::default() };
     let table = Table::weighed("texts", policy, |key: &String| key.len() / 16, |_, _| ());

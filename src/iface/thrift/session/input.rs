@@ -10,6 +10,7 @@ use super::dialect::Dialect;
 use super::{End, Fault, Session};
 use crate::mux::{Frame, Message, Tag, take_frame};
 use crate::runtime::guess;
+use crate::wire::Taken;
 
 /// So many requests, and so many bytes of them, may wait to be worked on before nothing more is read.
 const MOST_WAITING: usize = 4_096;
@@ -29,6 +30,7 @@ pub(super) struct Asked {
     /// Tells it from a later one with the same tag.
     pub(super) serial: u32,
     pub(super) message: Bytes,
+    pub(super) room: Option<Taken>,
 }
 
 // === impl Inbox ===
@@ -75,20 +77,27 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Session<IO> {
             match take_frame(&mut self.input, most) {
                 Ok(None) => break,
                 Ok(Some(bytes)) => {
-                    self.times.frame_is_whole();
+                    if self.reassembly.bytes() == 0 {
+                        self.times.no_frame_has_begun();
+                    }
                     self.frame(bytes)?;
                 }
                 Err(_) if matches!(self.dialect, Dialect::Unknown) => return Err(End::Foreign(guess(&self.input))),
                 Err(bad) => return Err(Fault::Frame(bad).into()),
             }
         }
+        self.look_for_room();
         if self.input.is_empty() {
             if self.input.capacity() > super::QUIET_READ {
                 self.input = BytesMut::new();
             }
             self.reading = super::QUIET_READ;
-        } else if !self.behind {
+        }
+        let begun = !self.input.is_empty() || self.reassembly.bytes() > 0;
+        if begun && self.may_read() {
             self.times.frame_has_begun(matches!(self.dialect, Dialect::Unknown));
+        } else {
+            self.times.no_frame_has_begun(); // or it is we who do not go on
         }
         Ok(())
     }
@@ -119,7 +128,8 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Session<IO> {
     pub(super) fn plain_frame(&mut self, message: Bytes) -> Result<(), End> {
         let exchange = Exchange { tag: Tag::MARKER, form: Form::Plain };
         self.serial = self.serial.wrapping_add(1);
-        self.inbox.push(Asked { exchange, serial: self.serial, message });
+        let room = self.take_room();
+        self.inbox.push(Asked { exchange, serial: self.serial, message, room });
         Ok(())
     }
 
@@ -162,7 +172,8 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Session<IO> {
             }
             return Err(Fault::DuplicateTag(tag).into());
         }
-        self.inbox.push(Asked { exchange: Exchange { tag, form }, serial, message });
+        let room = self.take_room();
+        self.inbox.push(Asked { exchange: Exchange { tag, form }, serial, message, room });
         Ok(())
     }
 

@@ -88,11 +88,18 @@ impl Leaving {
     }
 
     pub(super) fn due(&self) -> Option<Instant> {
-        match self.stage {
-            Stage::Serving | Stage::Answering => None,
-            Stage::Placed { at: due } | Stage::Told { until: due } => Some(due),
-            Stage::Silent { until: due } | Stage::Going { until: due } => Some(due),
-        }
+        let due = match self.stage {
+            Stage::Serving | Stage::Answering => return None,
+            Stage::Placed { at: due } | Stage::Told { until: due } => due,
+            Stage::Silent { until: due } | Stage::Going { until: due } => due,
+        };
+        // After that something else is waited for, and nothing is gained by looking again and again.
+        Some(due).filter(|due| *due > Instant::now())
+    }
+
+    /// The client has all its answers: nobody has to wait for this session any more.
+    pub(super) fn let_go(&mut self) {
+        self.hold = None;
     }
 }
 
@@ -189,8 +196,10 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Session<IO> {
         if self.leaving.stage == Stage::Answering {
             self.deliver();
             if self.is_quiet() {
-                let farewell = if self.dialect.is_plain() || self.leaving.last { Duration::ZERO } else { FAREWELL };
-                self.leaving.stage = Stage::Going { until: now + farewell };
+                if !self.dialect.is_mux() || self.leaving.last {
+                    return Err(End::Done);
+                }
+                self.leaving.stage = Stage::Going { until: now + FAREWELL };
             } else if self.rows.waiting() == self.exchanges.len() && self.marked.is_empty() && self.output.is_sent() {
                 // Only polls are left for which there is no value. They are answered as the last thing.
                 self.leaving.hold = None;

@@ -10,6 +10,7 @@ mod ask;
 mod dialect;
 mod explain;
 mod input;
+mod large;
 pub(super) mod leave;
 mod polls;
 mod rows;
@@ -36,6 +37,7 @@ use tokio::time::timeout;
 use self::answer::{Place, Question};
 use self::dialect::Dialect;
 use self::input::Inbox;
+use self::large::Receiving;
 use self::leave::Leaving;
 use self::rows::Rows;
 use self::times::Times;
@@ -45,7 +47,7 @@ use super::metrics::Share;
 use crate::mux::{BadFrame, BadMessage, Reassembly, Tag};
 use crate::store::{Client, Key, Mailbox};
 use crate::telemetry::{LevelShare, Traffic};
-use crate::wire::{Output, linger};
+use crate::wire::{Output, Taken, linger};
 
 /// With so much on its way to a client that does not read, nothing more is read from it and nothing answered.
 const HIGH_WATER: usize = 1 << 20;
@@ -72,6 +74,7 @@ struct Session<IO> {
     ended: bool,
     dialect: Dialect,
     reassembly: Reassembly,
+    receiving: Receiving,
     inbox: Inbox,
     /// Where each unanswered request is.
     exchanges: HashMap<Tag, Place>,
@@ -132,6 +135,7 @@ enum Event {
     },
     Broken(io::Error),
     Marked,
+    Room(Option<Taken>),
     Finished(Finished),
     Due,
     Phase,
@@ -166,6 +170,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Session<IO> {
             ended: false,
             dialect: Dialect::Unknown,
             reassembly: Reassembly::new(server.most_bytes),
+            receiving: Receiving::Small,
             inbox: Inbox::default(),
             exchanges: HashMap::new(),
             rows: Rows::new(),
@@ -225,6 +230,11 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Session<IO> {
         self.output.len() < HIGH_WATER
     }
 
+    /// May more be read, as far as it is up to us?
+    fn may_read(&self) -> bool {
+        self.has_room() && self.inbox.has_room() && !self.receiving.is_waiting()
+    }
+
     fn has_work(&self) -> bool {
         let may_go_on = self.behind && self.inbox.has_room();
         self.has_room() && (may_go_on || self.may_work() || !self.marked.is_empty())
@@ -233,11 +243,11 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Session<IO> {
     /// Waits for the next thing to happen. Cancel safe.
     async fn wait(&mut self) -> Event {
         let has_work = self.has_work();
-        let may_read = self.has_room() && self.inbox.has_room() && !self.behind && !self.ended;
+        let may_read = self.may_read() && !self.behind && !self.ended;
         let may_answer = self.has_room() && self.marked.is_empty();
         let due = self.due();
         self.times.set(due);
-        let Self { io, input, output, reading, mailbox, tasks, times, leaving, .. } = self;
+        let Self { io, input, output, reading, receiving, mailbox, tasks, times, leaving, .. } = self;
         if input.is_empty() && !has_work {
             output.shrink();
         }
@@ -246,11 +256,13 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Session<IO> {
         }
         tokio::select! {
             biased;
-            event = std::future::poll_fn(|cx| transfer(cx, io, input, output, may_read)) => event,
+            // Before the client, which may keep us busy.
             () = leaving.next_phase() => Event::Phase,
-            Some(finished) = tasks.next(), if !tasks.is_empty() => Event::Finished(finished),
-            () = mailbox.marked(), if may_answer => Event::Marked,
             () = times.elapsed() => Event::Due,
+            event = std::future::poll_fn(|cx| transfer(cx, io, input, output, may_read)) => event,
+            Some(finished) = tasks.next(), if !tasks.is_empty() => Event::Finished(finished),
+            room = receiving.room(), if receiving.is_waiting() => Event::Room(room),
+            () = mailbox.marked(), if may_answer => Event::Marked,
             () = std::future::ready(()), if has_work => Event::Nothing,
         }
     }
@@ -279,6 +291,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Session<IO> {
             }
             Event::Broken(error) => return Err(End::Gone(Some(error))),
             Event::Marked | Event::Nothing => {}
+            Event::Room(room) => self.has_received_room(room)?,
             Event::Finished(finished) => self.finished(finished)?,
             Event::Due => self.timed()?,
             Event::Phase => self.phase(),
@@ -303,6 +316,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Session<IO> {
         if !matches!(end, End::Gone(Some(_)) | End::TimedOut(_)) {
             let patience = if self.ended { HALF_CLOSED } else { self.write_patience() };
             if timeout(patience, self.flush()).await.is_ok_and(|flushed| flushed.is_ok()) && !self.ended {
+                self.leaving.let_go();
                 linger(&mut self.io).await;
             }
         }

@@ -1,7 +1,13 @@
 //! Sessions over memory, with a clock that stands still.
 
 mod basics;
+mod drain;
+mod limits;
+mod plain;
+mod polls;
+mod protocol;
 mod refusals;
+mod times;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -190,6 +196,10 @@ impl Answer {
         assert_eq!(result[..10], [12, 0, 0, 11, 0, 1, 0, 0, 0, 8], "{self:?} is no value");
         result[10..18].try_into().expect("eight bytes")
     }
+}
+
+fn framed(message: &[u8]) -> Vec<u8> {
+    [&u32::try_from(message.len()).expect("short").to_be_bytes()[..], message].concat()
 }
 
 fn text(field: i16, text: &[u8]) -> Vec<u8> {

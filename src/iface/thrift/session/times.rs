@@ -27,6 +27,7 @@ const TICK: Duration = Duration::from_millis(100);
 /// Reasons for which sessions end, as metrics call them.
 pub(super) const UNREAD: &str = "unread";
 pub(super) const QUIET: &str = "read_timeout";
+pub(super) const NO_ROOM: &str = "no_room";
 const HALF_HANDSHAKE: &str = "half_handshake";
 const HALF_FRAME: &str = "half_frame";
 const SILENT: &str = "silent";
@@ -129,7 +130,7 @@ impl Times {
         self.frame.get_or_insert_with(|| Instant::now() + patience);
     }
 
-    pub(super) fn frame_is_whole(&mut self) {
+    pub(super) fn no_frame_has_begun(&mut self) {
         self.frame = None;
     }
 

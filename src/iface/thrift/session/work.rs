@@ -61,7 +61,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Session<IO> {
         Ok(())
     }
 
-    fn begin(&mut self, Asked { exchange, serial, message }: Asked) -> Result<(), End> {
+    fn begin(&mut self, Asked { exchange, serial, message, room }: Asked) -> Result<(), End> {
         if exchange.form == Form::Plain {
             self.exchanges.insert(exchange.tag, Place::Inbox(serial));
         } else if self.exchanges.get(&exchange.tag) != Some(&Place::Inbox(serial)) {
@@ -74,10 +74,11 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Session<IO> {
             return self.go_on(exchange, came, next);
         }
         let (server, client) = (self.server.clone(), self.client);
-        self.large =
-            Some(self.spawn(exchange, came, async move {
-                heavy(move || prepare(&server, client, exchange, &message)).await
-            }));
+        self.large = Some(self.spawn(exchange, came, async move {
+            let next = heavy(move || prepare(&server, client, exchange, &message)).await;
+            drop(room); // what was read of it is small
+            next
+        }));
         Ok(())
     }
 
