@@ -162,3 +162,31 @@ impl fmt::Debug for Agent {
         f.debug_tuple("Agent").field(&self.name()).finish()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn who_asks_one_agent_as_the_same_client_shares_its_connections_and_all_who_ask_it_its_places() {
+        let agents = Agents::new();
+        let agent = |port, token: Option<&str>, max_polls| {
+            let address = Address { host: "localhost".to_owned(), port };
+            let config = AgentConfig { address, token: token.map(Secret::new), max_polls };
+            agents.agent(&config).expect("a host name")
+        };
+        let first = agent(8500, None, None);
+        assert_eq!(agents.figures()[0].limit, MOST_POLLS);
+        let same = agent(8500, None, Some(500));
+        assert!(Arc::ptr_eq(&first.shared, &same.shared));
+        assert_eq!(agents.figures()[0].limit, 500);
+        let with_token = agent(8500, Some("t"), Some(40));
+        assert!(!Arc::ptr_eq(&first.shared, &with_token.shared));
+        assert!(Arc::ptr_eq(first.turns(), with_token.turns()));
+        agent(8500, Some("t"), None);
+        agent(8500, Some("t"), Some(60));
+        assert_eq!((agents.figures().len(), agents.figures()[0].limit), (1, 40));
+        let elsewhere = agent(8501, None, None);
+        assert!(!Arc::ptr_eq(first.turns(), elsewhere.turns()));
+    }
+}

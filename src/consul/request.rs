@@ -122,6 +122,10 @@ impl Request {
         &self.path
     }
 
+    pub(super) fn mode(&self) -> Consistency {
+        self.consistency
+    }
+
     pub(super) fn method(&self) -> &Method {
         &self.method
     }

@@ -30,7 +30,9 @@ struct Place {
     published: u64,
     /// What readers were given.
     given: Given,
-    /// The next request is to be confirmed by a majority of the servers.
+    /// The next answer is to be confirmed by a majority of the servers. A server that has just become the leader, as
+    /// one that was restarted, answers others from a state that lacks what it has not caught up with, and says nothing
+    /// of it.
     confirm: bool,
 }
 
@@ -59,7 +61,7 @@ pub(super) enum End {
     /// The index is lower than the one waited from, so what was answered may be of either time: it is read again,
     /// without an index, and only that is published.
     WentBack,
-    /// Nothing is left, says a server that knows no leader: it has to be confirmed.
+    /// Nothing is left, says a server that knows no leader or is new to us: it has to be confirmed.
     Doubted,
     /// A newer answer came by other means meanwhile.
     Overtaken,
@@ -138,7 +140,7 @@ impl<T: Send + 'static> Mind<T> {
                 return End::Content(reason);
             }
         };
-        if !sure && !place.confirm && self.sink.empties(&value) {
+        if (!sure || from.is_none()) && !place.confirm && self.sink.empties(&value) {
             (place.index, place.confirm) = (None, true);
             return End::Doubted;
         }
@@ -158,6 +160,8 @@ impl<T: Send + 'static> Mind<T> {
             // It may be the first sign of a Consul that begins anew.
             let mut place = self.place.lock();
             (place.index, place.published) = (None, 0);
+            // Who is content with any server's state gets that even while there is no leader.
+            place.confirm = self.request.mode() == Consistency::Default;
         }
         if error.is_authoritative() {
             self.sink.absent(error.to_string().into());

@@ -4,6 +4,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::*;
+use crate::consul::Consistency;
 use crate::consul::testing::{FakeConsul, Step};
 use crate::store::{Cell, Key, Mailbox, Reason, Standing, State};
 
@@ -350,6 +351,28 @@ async fn a_newer_answer_with_a_lower_index_is_taken_and_what_the_loop_hears_of_b
     assert_eq!(cell.version(), seen);
     consul.set(PATH, "two", 5);
     until(&cell, "two").await;
+}
+
+/// A server that was restarted answers as the leader before it has caught up with what was written.
+#[tokio::test(start_paused = true)]
+async fn after_a_loss_the_majority_is_asked_unless_any_state_will_do() {
+    for (mode, before, after) in [
+        (Consistency::Default, "", "?consistent=true"),
+        (Consistency::Stale, "?stale=true", "?stale=true"),
+        (Consistency::Consistent, "?consistent=true", "?consistent=true"),
+    ] {
+        let consul = FakeConsul::default();
+        consul.set(PATH, "one", 7);
+        let (cell, query) = (Cell::new(), Query { request: Request::get(PATH).consistency(mode), ..query() });
+        let _poll = Poll::start(&consul.agent(), query, cell.clone(), PollCounters::default());
+        until(&cell, "one").await;
+        sleep(1).await;
+        consul.interrupt(Step::Refuse);
+        sleep(3).await;
+        let log: Vec<String> = consul.log().into_iter().map(|(target, _)| target).collect();
+        let held = if before.is_empty() { "?index=7&wait=5m".to_owned() } else { format!("{before}&index=7&wait=5m") };
+        assert_eq!(log, [before, &held, after, &held].map(|query| format!("{PATH}{query}")));
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -20,7 +20,7 @@ pub struct ConsulConfig {
     pub datacenter: Option<String>,
     /// `readConsistencyMode`: of what is watched and read.
     pub read: Consistency,
-    /// `writeConsistencyMode`: of writes, and of the reads that belong to them.
+    /// `writeConsistencyMode`: sent with writes, as namerd sends it; Consul writes in one way only.
     pub write: Consistency,
     /// `backoff`: how long a watch rests after failures.
     pub delays: Delays,

@@ -63,7 +63,7 @@ impl ConsulStorage {
         let of_list = layout.clone();
         let decode = move |answer: &_, body: &_| value::namespaces(answer, body, &of_list);
         let list = Query { request: layout.list(read), rhythm: Rhythm::Blocking(LIST_WAIT), delays, decode };
-        let names = Arc::new(Watched::start("", &agent, list, layout.probe(read), BTreeSet::is_empty));
+        let names = Arc::new(Watched::start("", &agent, read, list, layout.probe(read), BTreeSet::is_empty));
         let (asked, place) = (agent.clone(), layout.clone());
         let weigh = |namespace: &String| 1 + namespace.len() / 512;
         let watched = Table::weighed("watched namespaces", WATCHED, weigh, move |namespace: &String, _| {
@@ -71,7 +71,7 @@ impl ConsulStorage {
             let decode = move |answer: &_, body: &_| value::dtab(answer, body, &limits, &key);
             let request = place.read(namespace, read);
             let query = Query { request, rhythm: Rhythm::Blocking(WAIT), delays, decode };
-            Watched::start(namespace, &asked, query, None, Option::is_none)
+            Watched::start(namespace, &asked, read, query, None, Option::is_none)
         });
         let page = format!("/storage{path_prefix}.json");
         Self { agent, layout, write: *write, watched, names, page }

@@ -14,7 +14,7 @@ fn dtab(text: &str) -> Dtab {
 
 /// A storage whose list is watched and at rest, so that what is scripted next is for what the test does.
 async fn storage(consul: &FakeConsul) -> ConsulStorage {
-    consul.set(LIST, "[]", 1);
+    consul.set(LIST, "[\"namerd/dtabs/here\"]", 1);
     let (config, _) = crate::config::read_text("f", "{}", "the test", ConsulConfig::read).expect("the defaults");
     let layout = Layout::new(&Path::parse("/namerd/dtabs").expect("a path"), None);
     let storage = ConsulStorage::new(consul.agent(), layout, &config, Limits::DEFAULT);
@@ -33,7 +33,7 @@ fn asked(consul: &FakeConsul) -> Vec<String> {
 }
 
 fn read() -> String {
-    format!("{KEY}?raw=true")
+    format!("{KEY}?consistent=true&raw=true")
 }
 
 fn cas(index: u64) -> String {
@@ -256,4 +256,21 @@ async fn a_list_that_is_empty_for_want_of_a_right_is_not_told_as_empty() {
     consul.say(403, "Permission denied: token lacks permission 'key:read' on \"namerd/dtabs/\"");
     let told = storage.namespaces().answer(Duration::from_secs(30)).await.expect_err("denied");
     assert!(matches!(told, Unanswered::Failed(reason) if reason.contains("key:read")));
+}
+
+/// Routes would be lost otherwise, if only for a moment: a leader that was restarted lacks what it has not caught up with.
+#[tokio::test(start_paused = true)]
+async fn that_there_is_no_such_namespace_is_believed_when_the_majority_says_it() {
+    let consul = FakeConsul::default();
+    let storage = storage(&consul).await;
+    consul.script(missing(1));
+    consul.script(Step::indexed(7, "/a=>/b"));
+    let watch = storage.dtab(Client::INTERNAL, "default").expect("room");
+    let (mailbox, mut marked) = (Mailbox::new(), Vec::new());
+    let (first, _subscription) = watch.subscribe(&mailbox, Key(0));
+    assert!(first.value().is_none());
+    mailbox.marked().await;
+    mailbox.take_marked(&mut marked);
+    assert!(watch.current().value().is_some_and(|stored| stored.is_some()));
+    assert_eq!(asked(&consul)[..2], [format!("{KEY}?raw=true"), read()]);
 }

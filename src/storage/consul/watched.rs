@@ -31,7 +31,9 @@ pub(super) struct Watched<T> {
     pub(super) cell: Arc<Cell<T>>,
     poll: Poll<T>,
     agent: Agent,
-    request: Request,
+    /// What one-shot readers ask. Not even a leader is believed that others have not confirmed: one that was restarted
+    /// answers for a moment from a state in which later writes are missing.
+    present: Request,
     /// Asked when there is nothing: it shows a denial that the other does not.
     probe: Option<Request>,
     reads: Reads,
@@ -60,6 +62,7 @@ impl<T: PartialEq + Send + Sync + 'static> Watched<T> {
     pub(super) fn start<D>(
         name: &str,
         agent: &Agent,
+        mode: Consistency,
         query: Query<D>,
         probe: Option<Request>,
         is_nothing: fn(&T) -> bool,
@@ -67,10 +70,13 @@ impl<T: PartialEq + Send + Sync + 'static> Watched<T> {
     where
         D: Fn(&Answer, &[u8]) -> Result<T, Undecoded> + Send + Sync + 'static,
     {
-        let (cell, request) = (Cell::new(), query.request.clone());
+        let (cell, mut present) = (Cell::new(), query.request.clone());
+        if mode == Consistency::Default {
+            present = present.consistency(Consistency::Consistent);
+        }
         let shown = Shown { cell: cell.clone(), is_nothing };
         let poll = Poll::start(agent, query, shown, Default::default());
-        Self { name: name.to_owned(), cell, poll, agent: agent.clone(), request, probe, reads: Reads::default() }
+        Self { name: name.to_owned(), cell, poll, agent: agent.clone(), present, probe, reads: Reads::default() }
     }
 }
 
@@ -94,9 +100,9 @@ impl<T: Send + Sync + 'static> Watched<T> {
     /// Asks once, by `deadline`.
     async fn ask(&self, deadline: Instant) -> Result<(), ConsulError> {
         let before = self.given();
-        let mut answer = self.agent.once(&self.request, patience(deadline)).await?;
+        let mut answer = self.agent.once(&self.present, patience(deadline)).await?;
         if !answer.found && !answer.sure {
-            let confirmed = self.request.clone().consistency(Consistency::Consistent);
+            let confirmed = self.present.clone().consistency(Consistency::Consistent);
             answer = self.agent.once(&confirmed, patience(deadline)).await?;
         }
         if let Some(probe) = self.probe.as_ref().filter(|_| !answer.found) {
@@ -175,8 +181,8 @@ impl<T: PartialEq + Send + Sync + 'static> Sink<T> for Shown<T> {
     }
 
     fn empties(&self, value: &T) -> bool {
-        let is_nothing = self.is_nothing;
-        is_nothing(value) && self.cell.snapshot().value().is_some_and(|now| !is_nothing(now))
+        // Even where nothing is known yet: routes would be lost, if only for a moment.
+        (self.is_nothing)(value)
     }
 }
 

@@ -75,12 +75,8 @@ impl ConsulStorage {
 impl Write<'_> {
     /// What is stored now; readers are shown it too.
     async fn read(&mut self) -> Result<Stored, StorageError> {
-        // Another server's older state would not do here.
-        let mode = match self.storage.write {
-            Consistency::Consistent => Consistency::Consistent,
-            Consistency::Default | Consistency::Stale => Consistency::Default,
-        };
-        let request = self.storage.layout.read(self.namespace, mode);
+        // Neither another server's older state would do here nor that of a leader that is still catching up.
+        let request = self.storage.layout.read(self.namespace, Consistency::Consistent);
         loop {
             let watched = self.storage.watched.get(&self.namespace.to_owned());
             let before = watched.as_ref().map(|watched| watched.given());

@@ -16,6 +16,7 @@ pub struct Wire {
     unread: Vec<u8>,
     closed: bool,
     cut: bool,
+    patience: Duration,
 }
 
 trait ReadWrite: Read + Write + Send {}
@@ -66,7 +67,7 @@ impl Wire {
     pub fn open(port: u16) -> Self {
         let socket = connect(port);
         let stream = Box::new(socket.try_clone().expect("a descriptor"));
-        Self { socket, stream, unread: Vec::new(), closed: false, cut: false }
+        Self { socket, stream, unread: Vec::new(), closed: false, cut: false, patience: PATIENCE }
     }
 
     /// The same with TLS; also the certificates that the server showed. An error is that of the handshake, or of the
@@ -81,7 +82,12 @@ impl Wire {
         }
         let shown = session.peer_certificates().and_then(|chain| chain.first()).expect("servers show one").to_vec();
         let stream = Box::new(StreamOwned::new(session, socket.try_clone().expect("a descriptor")));
-        Ok((Self { socket, stream, unread: Vec::new(), closed: false, cut: false }, shown))
+        Ok((Self { socket, stream, unread: Vec::new(), closed: false, cut: false, patience: PATIENCE }, shown))
+    }
+
+    /// Waits so long for what must come.
+    pub fn with_patience(self, patience: Duration) -> Self {
+        Self { patience, ..self }
     }
 
     /// Sends bytes as they are.
@@ -91,7 +97,7 @@ impl Wire {
 
     /// The next head; fails the test when none comes.
     pub fn head(&mut self) -> Head {
-        let bytes = self.until(b"\r\n\r\n", PATIENCE);
+        let bytes = self.until(b"\r\n\r\n", self.patience);
         let bytes = bytes.unwrap_or_else(|| panic!("no head, closed: {}, so far: {:?}", self.closed, self.unread));
         let text = String::from_utf8(bytes).expect("heads are ASCII");
         let mut lines = text.split("\r\n");
@@ -115,7 +121,7 @@ impl Wire {
         if head.header("transfer-encoding").is_some_and(|value| value.contains("chunked")) {
             let mut body = Vec::new();
             loop {
-                match self.chunk(PATIENCE) {
+                match self.chunk(self.patience) {
                     Chunk::Data(data) => body.extend(data),
                     Chunk::End => return body,
                     other => panic!("{other:?} in the middle of a body"),
@@ -126,7 +132,7 @@ impl Wire {
             let length = length.parse().expect("a length is a number");
             return self.exactly(length).expect("the body is as long as announced");
         }
-        self.rest(PATIENCE)
+        self.rest(self.patience)
     }
 
     /// What the chunked body does next, within a limit.
@@ -165,7 +171,7 @@ impl Wire {
     }
 
     fn exactly(&mut self, length: usize) -> Option<Vec<u8>> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + self.patience;
         while self.unread.len() < length {
             if !self.more(deadline) {
                 return None;

@@ -1,0 +1,128 @@
+//! Two rosterds over one store.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+
+use super::{Kept, to_port};
+use crate::support::{Consul, PATIENCE, unique};
+
+/// What a read finds right after a write is what was written, whoever wrote it: reads ask Consul. What routers see
+/// follows within the second and a bit that a poll may rest while much changes.
+#[test]
+fn a_thousand_random_operations_leave_both_with_what_a_model_has_after_each() {
+    const NAMESPACES: usize = 20;
+    let (consul, folder, mut rng) = (Consul::shared(), unique("model"), StdRng::seed_from_u64(5));
+    let both = [Kept::start(consul, &folder), Kept::start(consul, &folder)];
+    let mut model: BTreeMap<String, String> = BTreeMap::new();
+    let mut slowest = Duration::ZERO;
+    for operation in 0..1000_u16 {
+        let namespace = format!("ns-{}", rng.random_range(0..NAMESPACES));
+        let (at, dtab) = (rng.random_range(0..2), to_port(1000 + operation));
+        let (writer, exists) = (&both[at], model.contains_key(&namespace));
+        let (status, expected, writes) = match rng.random_range(0..10) {
+            0 | 1 => (writer.post(&namespace, &dtab), if exists { 409 } else { 204 }, !exists),
+            2..=4 => (writer.put(&namespace, &dtab), 204, true),
+            5 => {
+                let status = writer.delete(&namespace);
+                model.remove(&namespace);
+                (status, if exists { 204 } else { 404 }, false)
+            }
+            6 => (writer.update(&namespace, &dtab, "MQ=="), 412, false),
+            // The version is read from one and used at the other.
+            _ => match both[1 - at].read(&namespace) {
+                Some((_, etag)) => (writer.update(&namespace, &dtab, &etag), 204, true),
+                None => (writer.update(&namespace, &dtab, "MQ=="), 412, false),
+            },
+        };
+        assert_eq!(status, expected, "operation {operation} on {namespace}");
+        if writes {
+            model.insert(namespace.clone(), dtab);
+        }
+        for kept in &both {
+            assert_eq!(kept.text(&namespace).as_ref(), model.get(&namespace), "operation {operation} on {namespace}");
+        }
+        if operation % 50 == 49 {
+            slowest = slowest.max(routers_agree(&both, &model));
+        }
+    }
+    let names: Vec<&String> = model.keys().collect();
+    for kept in &both {
+        assert_eq!(kept.list(), serde_json::to_string(&names).expect("texts"));
+    }
+    // A poll rests up to a second while its key changes again and again; the rest is the machine's.
+    assert!(slowest < Duration::from_secs(3), "routers saw a change after {slowest:?}");
+}
+
+/// How long it takes until routers see everywhere what the model has.
+fn routers_agree(both: &[Kept; 2], model: &BTreeMap<String, String>) -> Duration {
+    let began = Instant::now();
+    for kept in both {
+        for (namespace, dtab) in model {
+            let port = dtab.rsplit('/').next();
+            kept.wait_bound(namespace, port, PATIENCE);
+        }
+    }
+    began.elapsed()
+}
+
+/// Everybody counts up from what he read. If an update were lost, the count would be too low.
+#[test]
+fn of_all_updates_that_were_acknowledged_none_is_lost() {
+    const EACH: usize = 25;
+    let (consul, folder) = (Consul::shared(), unique("count"));
+    let both = [Kept::start(consul, &folder), Kept::start(consul, &folder)];
+    assert_eq!(both[0].post("counter", "/count=>/0"), 204);
+    std::thread::scope(|scope| {
+        for kept in both.iter().chain(&both) {
+            scope.spawn(move || {
+                let mut done = 0;
+                while done < EACH {
+                    let (text, etag) = kept.read("counter").expect("nobody deletes it");
+                    let count: usize = text.trim_start_matches("/count=>/").parse().expect("a number");
+                    match kept.update("counter", &format!("/count=>/{}", count + 1), &etag) {
+                        204 => done += 1,
+                        412 => {}
+                        other => panic!("status {other}"),
+                    }
+                }
+            });
+        }
+    });
+    for kept in &both {
+        assert_eq!(kept.text("counter"), Some(format!("/count=>/{}", 4 * EACH)));
+    }
+}
+
+#[test]
+fn puts_without_a_version_all_succeed_and_the_last_one_stays() {
+    let (consul, folder) = (Consul::shared(), unique("puts"));
+    let both = [Kept::start(consul, &folder), Kept::start(consul, &folder)];
+    std::thread::scope(|scope| {
+        for (at, kept) in both.iter().chain(&both).enumerate() {
+            scope.spawn(move || {
+                for n in 0..10 {
+                    assert_eq!(kept.put("busy", &format!("/n=>/{at}/{n}")), 204);
+                }
+            });
+        }
+    });
+    let last = both[0].text("busy").expect("written");
+    assert!(last.ends_with("/9"), "{last}");
+    assert_eq!(both[1].text("busy"), Some(last));
+}
+
+#[test]
+fn a_namespace_that_was_deleted_and_made_again_with_the_same_text_is_another_version() {
+    let (consul, folder) = (Consul::shared(), unique("again"));
+    let both = [Kept::start(consul, &folder), Kept::start(consul, &folder)];
+    assert_eq!(both[0].post("default", "/a=>/b"), 204);
+    let (_, old) = both[0].read("default").expect("made");
+    assert_eq!((both[1].delete("default"), both[1].post("default", "/a=>/b")), (204, 204));
+    assert_eq!(both[0].update("default", "/a=>/c", &old), 412);
+    let (text, new) = both[0].read("default").expect("made again");
+    assert_eq!((text.as_str(), both[0].update("default", "/a=>/c", &new)), ("/a=>/b", 204));
+    assert_ne!(old, new);
+}
