@@ -166,6 +166,7 @@ impl fmt::Debug for Agent {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Secret;
 
     #[tokio::test]
     async fn who_asks_one_agent_as_the_same_client_shares_its_connections_and_all_who_ask_it_its_places() {
@@ -176,7 +177,7 @@ mod tests {
             agents.agent(&config).expect("a host name")
         };
         let first = agent(8500, None, None);
-        assert_eq!(agents.figures()[0].limit, MOST_POLLS);
+        assert_eq!(agents.figures()[0].limit, 150);
         let same = agent(8500, None, Some(500));
         assert!(Arc::ptr_eq(&first.shared, &same.shared));
         assert_eq!(agents.figures()[0].limit, 500);
