@@ -173,7 +173,7 @@ mod tests {
         let agents = Agents::new();
         let agent = |port, token: Option<&str>, max_polls| {
             let address = Address { host: "localhost".to_owned(), port };
-            let config = AgentConfig { address, token: token.map(Secret::new), max_polls };
+            let config = AgentConfig { address, token: token.map(Secret::new), tls: None, max_polls };
             agents.agent(&config).expect("a host name")
         };
         let first = agent(8500, None, None);
