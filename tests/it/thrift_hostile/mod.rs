@@ -9,18 +9,21 @@ mod values;
 
 use crate::support::{Rosterd, folder};
 
-/// A server with one name, `/svc/web`.
+/// A server with two names: `/svc/web` has one address, `/svc/many` a thousand.
 fn server() -> Rosterd {
-    server_with(["web".to_owned()])
+    let many = (0..1_000).map(|host| format!("10.0.{}.{} 8080\n", host / 250, host % 250)).collect();
+    server_with([("web".to_owned(), ONE.to_owned()), ("many".to_owned(), many)])
 }
 
-/// A server with these names below `/svc`.
-fn server_with(names: impl IntoIterator<Item = String>) -> Rosterd {
+const ONE: &str = "127.0.0.1 8080\n";
+
+/// A server with these names below `/svc`, and what is in their files.
+fn server_with(names: impl IntoIterator<Item = (String, String)>) -> Rosterd {
     let folder = folder();
     let disco = folder.path().join("disco");
     std::fs::create_dir(&disco).expect("the folder is writable");
-    for name in names {
-        std::fs::write(disco.join(name), "127.0.0.1 8080\n").expect("the folder is writable");
+    for (name, addresses) in names {
+        std::fs::write(disco.join(name), addresses).expect("the folder is writable");
     }
     Rosterd::start_in(
         folder,

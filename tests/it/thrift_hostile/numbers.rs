@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::{port, server_with};
+use super::{ONE, port, server_with};
 use crate::support::{Frames, Rosterd, metric, mux, wait_until};
 
 const CONNECTIONS: usize = 100;
@@ -30,7 +30,7 @@ fn park(rosterd: &Rosterd) -> Vec<Frames> {
 
 #[test]
 fn ten_thousand_parked_polls_that_are_cut_at_once_leave_nothing_behind() {
-    let rosterd = server_with((0..NAMES).map(|name| format!("n{name}")));
+    let rosterd = server_with((0..NAMES).map(|name| (format!("n{name}"), ONE.to_owned())));
     let before = metric(&rosterd, PARKED);
     let cycle = || {
         let sessions = park(&rosterd);

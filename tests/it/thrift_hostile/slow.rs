@@ -116,12 +116,12 @@ impl Questions {
 #[test]
 fn clients_that_ask_and_never_read_fill_only_their_own_sockets() {
     let rosterd = server();
+    let mut full: Vec<TcpStream> = Vec::new();
     bears(&rosterd, || {
-        let mut full: Vec<TcpStream> = Vec::new();
-        for _ in 0..5 {
+        for _ in 0..8 {
             let mut stream = TcpStream::connect(("127.0.0.1", port(&rosterd))).expect("the port is served");
             stream.set_write_timeout(Some(Duration::from_millis(300))).expect("a fresh socket takes options");
-            let message = mux::bind("", b"", &["svc", "web"], "default").write();
+            let message = mux::addr(b"", &["#", "io.l5d.fs", "many"], "default").write();
             let (mut questions, mut sent) = (Questions { message, tag: 1 }, 0);
             // Until the server reads no more, since nobody reads what it says.
             loop {
@@ -137,4 +137,9 @@ fn clients_that_ask_and_never_read_fill_only_their_own_sockets() {
         }
         ping_and_ask(&mut mux::session(port(&rosterd)));
     });
+    // Nor do they keep it busy.
+    let (before, pause) = (rosterd.cpu(), Duration::from_millis(500));
+    std::thread::sleep(pause);
+    let busy = rosterd.cpu() - before;
+    assert!(busy < pause / 5, "{busy:?} of processor time in {pause:?} for {} clients that wait", full.len());
 }
