@@ -2,7 +2,9 @@
 
 use std::time::{Duration, Instant};
 
+use super::bystander::bears;
 use super::{ONE, port, server_with};
+use crate::support::thrift::Value;
 use crate::support::{Frames, Rosterd, metric, mux, wait_until};
 
 const CONNECTIONS: usize = 100;
@@ -29,8 +31,33 @@ fn park(rosterd: &Rosterd) -> Vec<Frames> {
 }
 
 #[test]
+fn polls_without_number_are_refused_also_if_all_ask_for_the_same_name() {
+    const MOST: u32 = 500;
+    let keys = format!("limits: {{watchesPerConnection: {MOST}}}\n");
+    let rosterd = server_with(&keys, [("web".to_owned(), ONE.to_owned())]);
+    bears(&rosterd, || {
+        let mut session = mux::session(port(&rosterd));
+        let ask = |tag, stamp: &[u8]| mux::tdispatch(tag, &mux::bind("", stamp, &["svc", "web"], "default").write());
+        session.send(&ask(2, b""));
+        let stamp = mux::stamp(&mux::reply(&session.frame()));
+        for tag in 2..2 + 2 * MOST {
+            session.send(&ask(tag, &stamp));
+        }
+        // The first are parked, and stay so; the others hear why not.
+        for tag in 2 + MOST..2 + 2 * MOST {
+            let answer = session.frame();
+            let reply = mux::reply(&answer);
+            let reason = reply.body.field(1).and_then(|failure| failure.field(1));
+            let expected = format!("this connection has {MOST} watches already (limits.watchesPerConnection)");
+            assert_eq!((mux::tag(&answer), reason), (tag, Some(&Value::text(&expected))));
+        }
+        assert_eq!(metric(&rosterd, PARKED), u64::from(MOST));
+    });
+}
+
+#[test]
 fn ten_thousand_parked_polls_that_are_cut_at_once_leave_nothing_behind() {
-    let rosterd = server_with((0..NAMES).map(|name| (format!("n{name}"), ONE.to_owned())));
+    let rosterd = server_with("", (0..NAMES).map(|name| (format!("n{name}"), ONE.to_owned())));
     let before = metric(&rosterd, PARKED);
     let cycle = || {
         let sessions = park(&rosterd);

@@ -37,9 +37,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Session<IO> {
                     self.rows.drop_idle();
                 }
                 if self.rows.len() >= most {
-                    self.server.metrics.refused(Refused::Watches);
-                    let reason = format!("this connection has {most} watches already (limits.watchesPerConnection)");
-                    return self.answer(question, failure(question.method, &reason, &name), self.times.since(came));
+                    return self.too_many(question, &name, came);
                 }
                 self.rows.add(seat, &self.mailbox)
             }
@@ -47,9 +45,9 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Session<IO> {
         self.serve(key); // those who wait there already have seen an older version, perhaps
         let Some(row) = self.rows.get(key) else { return };
         let at_once = self.leaving.answers_at_once();
-        let mut name = Some(name);
+        let mut may_fail = true;
         if !at_once && stamp[..] == row.seat.version().to_be_bytes() {
-            name = None; // nothing but a value has that version, so there is nothing that could fail
+            may_fail = false; // nothing but a value has that version
         } else {
             let newest = row.seat.newest();
             row.seen = newest.version;
@@ -58,9 +56,8 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Session<IO> {
                     self.answer(question, Reply::Body(Outcome::Value, body), self.times.since(came));
                     return self.rows.rests(key, self.times.now(), self.keep());
                 }
-                Known::Value(_) => name = None,
+                Known::Value(_) => may_fail = false,
                 Known::Failed(reason) if question.method != Method::Dtab => {
-                    let name = name.unwrap_or_default();
                     self.answer(question, failure(question.method, &reason, &name), self.times.since(came));
                     return self.rows.rests(key, self.times.now(), self.keep());
                 }
@@ -68,13 +65,25 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Session<IO> {
                 Known::Failed(_) | Known::Nothing(_) => {}
             }
         }
+        // Of the same name too: nothing else bounds how many there are of them.
+        if self.rows.waiting() >= self.server.settings.watches {
+            return self.too_many(question, &name, came);
+        }
         let due = self.times.now().saturating_add(self.patience());
+        let name = may_fail.then_some(name);
         let exchange = question.exchange;
         self.exchanges.insert(exchange.tag, Place::Row(key.0));
         self.rows.park(key, Waiter { exchange, seqid: question.seqid, due, came, name });
         if self.leaving.is_last() {
             self.give_up(key);
         }
+    }
+
+    fn too_many(&mut self, question: Question, name: &NameRef, came: u32) {
+        self.server.metrics.refused(Refused::Watches);
+        let most = self.server.settings.watches;
+        let reason = format!("this connection has {most} watches already (limits.watchesPerConnection)");
+        self.answer(question, failure(question.method, &reason, name), self.times.since(came));
     }
 
     /// How long a row stays in which nobody waits: its client may take that long to ask again.
