@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use crate::support::{Authority, Chunk, PATIENCE, Rosterd, Wire, folder, get, in_project};
+use crate::support::{Authority, Chunk, Connection, PATIENCE, Rosterd, Wire, folder, get, in_project, mux};
 
 const TLS: &str = "tls: {certPath: cert.pem, keyPath: key.pem}";
 const STORAGE: &str = "storage: {kind: io.l5d.inMemory, namespaces: {default: '/svc => /#/io.l5d.fs'}}";
@@ -22,7 +22,7 @@ fn rosterd(tls: &str, more: &str) -> (Authority, Rosterd) {
 }
 
 fn open(port: u16, authority: &Authority) -> Wire {
-    Wire::open_tls(port, authority.client(None)).expect("a handshake").0
+    Wire::on(Connection::open_tls(port, authority.client(None)).expect("a handshake").0)
 }
 
 fn ask(wire: &mut Wire, target: &str) -> String {
@@ -66,6 +66,24 @@ fn the_controller_and_the_admin_server_answer_over_tls() {
 }
 
 #[test]
+fn a_router_speaks_thriftmux_over_tls() {
+    let (authority, folder) = (Authority::new(), folder());
+    authority.issue().write_to(folder.path());
+    let config = format!("{STORAGE}\ninterfaces:\n- {{kind: io.l5d.thriftNameInterpreter, port: 0, {TLS}}}\n");
+    let rosterd = Rosterd::start_in(folder, &config);
+    let port = rosterd.port("io.l5d.thriftNameInterpreter");
+    let (connection, _) = Connection::open_tls(port, authority.client(None)).expect("a handshake");
+    let mut session = mux::session_on(connection);
+    session.send(mux::TPING);
+    assert_eq!(session.frame(), mux::RPING);
+    let call = mux::bind("/svc=>/$/inet/127.0.0.1/8080", b"", &["svc", "web"], "default");
+    session.send(&mux::tdispatch(2, &call.write()));
+    assert_eq!(mux::stamp(&mux::reply(&session.frame())).len(), 8);
+    let legacy = get(rosterd.admin(), "/admin/metrics.json?q=interface/io.l5d.thriftNameInterpreter/thrift/tls");
+    assert_eq!(legacy.text(), "{\"connections\":1.0}");
+}
+
+#[test]
 fn an_answer_of_many_records_and_a_watch_arrive_whole() {
     let (authority, rosterd) = rosterd(TLS, "");
     let dtab: String = (0..40_000).map(|number| format!("/s{number}=>/#/io.l5d.fs/web{number};")).collect();
@@ -95,12 +113,13 @@ fn where_clients_must_show_a_certificate_only_those_of_the_ca_are_let_in() {
     let (authority, rosterd) =
         rosterd("tls: {certPath: cert.pem, keyPath: key.pem, caCertPath: ca.pem, requireClientAuth: true}", "");
     let shown = authority.issue();
-    let (mut wire, _) = Wire::open_tls(rosterd.http(), authority.client(Some(&shown))).expect("a handshake");
-    assert_eq!(ask(&mut wire, "/api/1/dtabs"), "[\"default\"]\n");
+    let (connection, _) = Connection::open_tls(rosterd.http(), authority.client(Some(&shown))).expect("a handshake");
+    assert_eq!(ask(&mut Wire::on(connection), "/api/1/dtabs"), "[\"default\"]\n");
     let stranger = Authority::new().issue();
     for own in [None, Some(&stranger)] {
         // In TLS 1.3 the client is done before the server has seen its certificate.
-        if let Ok((mut wire, _)) = Wire::open_tls(rosterd.http(), authority.client(own)) {
+        if let Ok((connection, _)) = Connection::open_tls(rosterd.http(), authority.client(own)) {
+            let mut wire = Wire::on(connection);
             assert_eq!(wire.rest(PATIENCE), b"");
             assert!(wire.cut());
         }
@@ -116,7 +135,9 @@ fn where_clients_must_show_a_certificate_only_those_of_the_ca_are_let_in() {
 #[test]
 fn a_renewed_certificate_is_used_at_once_and_open_connections_go_on() {
     let (authority, rosterd) = rosterd(TLS, "");
-    let (mut old, before) = Wire::open_tls(rosterd.http(), authority.client(None)).expect("a handshake");
+    let connect = || Connection::open_tls(rosterd.http(), authority.client(None)).expect("a handshake");
+    let (old, before) = connect();
+    let mut old = Wire::on(old);
     old.send(b"GET /api/1/dtabs?watch=true HTTP/1.1\r\n\r\n");
     assert_eq!(old.head().status(), 200);
     assert_eq!(old.chunk(PATIENCE), Chunk::Data(b"[\"default\"]\n".to_vec()));
@@ -126,12 +147,12 @@ fn a_renewed_certificate_is_used_at_once_and_open_connections_go_on() {
     let ready = get(rosterd.admin(), "/ready");
     assert_eq!(ready.head.status(), 200);
     assert!(ready.text().starts_with("degraded: TLS of interfaces[0]: renewed files are not used: "), "{ready:?}");
-    let (_, meanwhile) = Wire::open_tls(rosterd.http(), authority.client(None)).expect("a handshake");
-    assert_eq!(meanwhile, before);
+    assert_eq!(connect().1, before);
 
     authority.issue().write_to(rosterd.folder());
     rosterd.wait_for_output("TLS: files have changed, new handshakes use them");
-    let (mut new, after) = Wire::open_tls(rosterd.http(), authority.client(None)).expect("a handshake");
+    let (new, after) = connect();
+    let mut new = Wire::on(new);
     assert_ne!(after, before);
     assert_eq!(get(rosterd.admin(), "/ready").text(), "ready\n");
     new.send(b"POST /api/1/dtabs/other HTTP/1.1\r\nContent-Type: application/dtab\r\nContent-Length: 0\r\n\r\n");

@@ -58,7 +58,9 @@ struct Server {
 
 /// Serves what comes to `listener` until the drain ends it. Must be called within a runtime.
 pub fn serve(core: &Core, kind: &'static str, config: &ThriftConfig, listener: Listener) -> Serving {
-    let server = Arc::new(Server::new(core, kind, config, listener.options()));
+    let mut server = Server::new(core, kind, config, listener.options());
+    server.stats = server.stats.over_tls(listener.has_tls());
+    let server = Arc::new(server);
     let (connections, drain) = (core.connections.clone(), core.drain.clone());
     Box::pin(async move {
         let stop = drain.reached(Phase::Close);

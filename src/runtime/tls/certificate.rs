@@ -4,9 +4,12 @@ use std::fmt;
 use std::time::SystemTime;
 
 use rustls::pki_types::CertificateDer;
-use x509_parser::certificate::X509Certificate;
-use x509_parser::public_key::PublicKey;
-use x509_parser::x509::SubjectPublicKeyInfo;
+use x509_cert::certificate::{CertificateInner, Raw, TbsCertificateInner};
+use x509_cert::der::asn1::{ObjectIdentifier, UintRef};
+use x509_cert::der::{Decode, Encode, Reader, SliceReader};
+use x509_cert::ext::pkix::name::GeneralName;
+use x509_cert::ext::pkix::{BasicConstraints, ExtendedKeyUsage, SubjectAltName};
+use x509_cert::spki::SubjectPublicKeyInfoOwned;
 
 use super::pem::{Pem, Unusable};
 
@@ -80,27 +83,32 @@ impl Certificate {
     }
 
     /// Looks into one certificate.
-    pub(super) fn read(der: &CertificateDer<'_>) -> Result<Self, String> {
-        let (_, parsed) = x509_parser::parse_x509_certificate(der).map_err(|error| error.to_string())?;
-        let usage = parsed.extended_key_usage().ok().flatten().map(|usage| usage.value);
+    pub(super) fn read(der: &CertificateDer<'_>) -> Result<Self, x509_cert::der::Error> {
+        // Raw: numbers may be longer and times written otherwise than the standard wants, as they may for the JVM.
+        let parsed = CertificateInner::<Raw>::from_der(der)?;
+        let about = parsed.tbs_certificate();
+        let (key, usage) = (about.subject_public_key_info(), Usage::of(about));
+        let constraints = about.get_extension::<BasicConstraints>().ok().flatten();
+        let seconds =
+            |time: x509_cert::time::Time| i64::try_from(time.to_unix_duration().as_secs()).unwrap_or(i64::MAX);
         Ok(Self {
             der: der.clone().into_owned(),
-            subject: parsed.subject().to_string(),
-            version: parsed.version().0 + 1,
+            subject: about.subject().to_string(),
+            version: about.version() as u32 + 1,
             validity: Validity {
-                not_before: parsed.validity().not_before.timestamp(),
-                not_after: parsed.validity().not_after.timestamp(),
+                not_before: seconds(about.validity().not_before),
+                not_after: seconds(about.validity().not_after),
             },
-            has_names: has_names(&parsed),
-            for_servers: usage.is_none_or(|usage| usage.server_auth || usage.any),
-            for_clients: usage.is_none_or(|usage| usage.client_auth || usage.any),
-            is_ca: parsed.is_ca(),
-            weakly_signed: is_weak(&parsed.signature_algorithm.algorithm.to_id_string()),
-            key: KeyKind::of(parsed.public_key()),
-            public_key: parsed.public_key().raw.to_vec(),
-            public_point: parsed.public_key().subject_public_key.data.to_vec(),
-            subject_der: parsed.subject().as_raw().to_vec(),
-            issuer_der: parsed.issuer().as_raw().to_vec(),
+            has_names: has_names(about),
+            for_servers: usage.server,
+            for_clients: usage.client,
+            is_ca: constraints.is_some_and(|(_, constraints)| constraints.ca),
+            weakly_signed: is_weak(parsed.signature_algorithm().oid),
+            key: KeyKind::of(key),
+            public_key: key.to_der()?,
+            public_point: key.subject_public_key.raw_bytes().to_vec(),
+            subject_der: about.subject().to_der()?,
+            issuer_der: about.issuer().to_der()?,
         })
     }
 
@@ -110,20 +118,41 @@ impl Certificate {
     }
 }
 
-fn has_names(certificate: &X509Certificate<'_>) -> bool {
-    use x509_parser::extensions::GeneralName::{DNSName, IPAddress};
-    let names = certificate.subject_alternative_name().ok().flatten();
-    names.is_some_and(|names| names.value.general_names.iter().any(|name| matches!(name, DNSName(_) | IPAddress(_))))
+/// What a certificate may be used for (extendedKeyUsage); without that, for everything.
+struct Usage {
+    server: bool,
+    client: bool,
+}
+
+impl Usage {
+    fn of(certificate: &TbsCertificateInner<Raw>) -> Self {
+        const ANY: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.29.37.0");
+        const SERVER: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.6.1.5.5.7.3.1");
+        const CLIENT: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.6.1.5.5.7.3.2");
+        match certificate.get_extension::<ExtendedKeyUsage>() {
+            Ok(Some((_, ExtendedKeyUsage(uses)))) => {
+                let may = |usage| uses.contains(&usage) || uses.contains(&ANY);
+                Self { server: may(SERVER), client: may(CLIENT) }
+            }
+            Ok(None) | Err(_) => Self { server: true, client: true },
+        }
+    }
+}
+
+fn has_names(certificate: &TbsCertificateInner<Raw>) -> bool {
+    let names = certificate.get_extension::<SubjectAltName>().ok().flatten();
+    let is_name = |name: &GeneralName| matches!(name, GeneralName::DnsName(_) | GeneralName::IpAddress(_));
+    names.is_some_and(|(_, SubjectAltName(names))| names.iter().any(is_name))
 }
 
 /// Algorithms of signatures that rest on MD5 or SHA-1.
-fn is_weak(oid: &str) -> bool {
+fn is_weak(algorithm: ObjectIdentifier) -> bool {
     const MD5_RSA: &str = "1.2.840.113549.1.1.4";
     const SHA1_RSA: &str = "1.2.840.113549.1.1.5";
     const SHA1_RSA_OIW: &str = "1.3.14.3.2.29";
     const SHA1_DSA: &str = "1.2.840.10040.4.3";
     const SHA1_ECDSA: &str = "1.2.840.10045.4.1";
-    [MD5_RSA, SHA1_RSA, SHA1_RSA_OIW, SHA1_DSA, SHA1_ECDSA].contains(&oid)
+    [MD5_RSA, SHA1_RSA, SHA1_RSA_OIW, SHA1_DSA, SHA1_ECDSA].contains(&algorithm.to_string().as_str())
 }
 
 // === impl Validity ===
@@ -142,23 +171,26 @@ impl Validity {
 // === impl KeyKind ===
 
 impl KeyKind {
-    fn of(key: &SubjectPublicKeyInfo<'_>) -> Self {
-        let curve =
-            || key.algorithm.parameters.as_ref().and_then(|any| any.as_oid().ok()).map(|oid| oid.to_id_string());
-        match (key.algorithm.algorithm.to_id_string().as_str(), key.parsed()) {
-            ("1.2.840.113549.1.1.1", Ok(PublicKey::RSA(rsa))) => Self::Rsa(rsa.key_size()),
-            ("1.2.840.10045.2.1", _) => match curve().as_deref() {
+    fn of(key: &SubjectPublicKeyInfoOwned) -> Self {
+        let parameters = key.algorithm.parameters.as_ref();
+        let curve = parameters.and_then(|curve| curve.decode_as::<ObjectIdentifier>().ok());
+        match key.algorithm.oid.to_string().as_str() {
+            "1.2.840.113549.1.1.1" => {
+                let bits = modulus_bits(key.subject_public_key.raw_bytes());
+                bits.map_or_else(|_| Self::Other("RSA of an unknown length".to_owned()), Self::Rsa)
+            }
+            "1.2.840.10045.2.1" => match curve.map(|curve| curve.to_string()).as_deref() {
                 Some("1.2.840.10045.3.1.7") => Self::P256,
                 Some("1.3.132.0.34") => Self::P384,
                 Some("1.3.132.0.35") => Self::Other("ECDSA on P-521".to_owned()),
                 Some(curve) => Self::Other(format!("ECDSA on the curve {curve}")),
                 None => Self::Other("ECDSA on a curve without a name".to_owned()),
             },
-            ("1.3.101.112", _) => Self::Ed25519,
-            ("1.3.101.113", _) => Self::Other("Ed448".to_owned()),
-            ("1.2.840.10040.4.1", _) => Self::Other("DSA".to_owned()),
-            ("1.2.840.113549.1.1.10", _) => Self::Other("RSA for PSS alone".to_owned()),
-            (other, _) => Self::Other(format!("the algorithm {other}")),
+            "1.3.101.112" => Self::Ed25519,
+            "1.3.101.113" => Self::Other("Ed448".to_owned()),
+            "1.2.840.10040.4.1" => Self::Other("DSA".to_owned()),
+            "1.2.840.113549.1.1.10" => Self::Other("RSA for PSS alone".to_owned()),
+            other => Self::Other(format!("the algorithm {other}")),
         }
     }
 
@@ -178,6 +210,15 @@ impl KeyKind {
             other => other.can_sign(),
         }
     }
+}
+
+/// The length of an RSA key (RFC 8017: modulus, exponent).
+fn modulus_bits(key: &[u8]) -> Result<usize, x509_cert::der::Error> {
+    SliceReader::new(key)?.sequence(|numbers| {
+        let (modulus, _exponent) = (UintRef::decode(numbers)?, UintRef::decode(numbers)?);
+        let leading = modulus.as_bytes().first().map_or(0, |first| first.leading_zeros());
+        Ok::<_, x509_cert::der::Error>(modulus.as_bytes().len() * 8 - leading as usize)
+    })
 }
 
 impl fmt::Display for KeyKind {

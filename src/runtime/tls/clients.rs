@@ -40,9 +40,17 @@ impl Clients {
     /// None of them can be trusted.
     pub(super) fn trusting(pem: &Pem, provider: &Arc<CryptoProvider>) -> Result<(Arc<Self>, Vec<String>), Unusable> {
         let (mut roots, mut warnings) = (RootCertStore::empty(), Vec::new());
-        let listed = Certificate::all(pem)?;
-        for Certificate { der, subject, key, validity, .. } in &listed {
-            let file = pem.file().display();
+        let (file, mut listed) = (pem.file().display(), Vec::new());
+        for (place, der) in pem.certificates()?.into_iter().enumerate() {
+            let place = place + 1;
+            let certificate = match Certificate::read(&der) {
+                Ok(certificate) => certificate,
+                Err(error) => {
+                    warnings.push(format!("{file}: certificate {place} cannot be read ({error}); issue it anew"));
+                    continue;
+                }
+            };
+            let Certificate { subject, key, validity, .. } = &certificate;
             if !key.can_be_verified() {
                 warnings.push(format!(
                     "{file}: what {subject} has signed cannot be verified: its key is {key}; make a new CA with RSA of \
@@ -53,9 +61,10 @@ impl Clients {
             if validity.at(SystemTime::now()) == Now::Expired {
                 warnings.push(format!("{file}: {subject} has expired; renew it"));
             }
-            if let Err(error) = roots.add(der.clone()) {
-                warnings.push(format!("{file}: {subject} cannot be trusted: {error}; issue it anew"));
+            if let Err(error) = roots.add(der) {
+                warnings.push(format!("{file}: {subject} cannot be trusted ({error}); issue it anew"));
             }
+            listed.push(certificate);
         }
         let issued = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone()).build();
         match issued {

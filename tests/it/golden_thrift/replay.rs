@@ -100,7 +100,12 @@ struct Connection {
 
 impl Connection {
     fn on(stream: TcpStream) -> Self {
-        Self { frames: Frames::on(stream), protocol: None, early: VecDeque::new(), fragments: (Vec::new(), Vec::new()) }
+        Self {
+            frames: Frames::on(crate::support::Connection::on(stream)),
+            protocol: None,
+            early: VecDeque::new(),
+            fragments: (Vec::new(), Vec::new()),
+        }
     }
 
     fn expect(&mut self, want: &Want, stamps: &mut Stamps) -> Result<(), String> {

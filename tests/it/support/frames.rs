@@ -1,14 +1,13 @@
 //! A connection that carries frames, as mux and framed thrift use them: four bytes of length, then as many bytes.
 
-use std::io::{ErrorKind, Read, Write};
-use std::net::TcpStream;
+use std::io::ErrorKind;
 use std::time::{Duration, Instant};
 
-use super::PATIENCE;
+use super::{Connection, PATIENCE};
 
 /// One connection.
 pub struct Frames {
-    stream: TcpStream,
+    connection: Connection,
     unread: Vec<u8>,
     closed: bool,
 }
@@ -27,18 +26,17 @@ pub enum Next {
 impl Frames {
     /// Connects to a port of this machine.
     pub fn open(port: u16) -> Self {
-        Self::on(TcpStream::connect(("127.0.0.1", port)).expect("the port is served"))
+        Self::on(Connection::open(port))
     }
 
-    pub fn on(stream: TcpStream) -> Self {
-        stream.set_nodelay(true).expect("a fresh socket takes options");
-        stream.set_write_timeout(Some(PATIENCE)).expect("a fresh socket takes options");
-        Self { stream, unread: Vec::new(), closed: false }
+    /// Speaks on this connection.
+    pub fn on(connection: Connection) -> Self {
+        Self { connection, unread: Vec::new(), closed: false }
     }
 
     /// Sends bytes as they are. Where the other side has left, reading shows it.
     pub fn send_raw(&mut self, bytes: &[u8]) {
-        if let Err(error) = self.stream.write_all(bytes) {
+        if let Err(error) = self.connection.send(bytes) {
             let left = [ErrorKind::BrokenPipe, ErrorKind::ConnectionReset].contains(&error.kind());
             assert!(left, "the server does not read: {error}");
         }
@@ -80,9 +78,8 @@ impl Frames {
             if self.closed || left.is_zero() {
                 return if self.closed { Next::Closed } else { Next::Silence };
             }
-            self.stream.set_read_timeout(Some(left)).expect("the limit is not zero");
             let mut buffer = [0; 16 << 10];
-            match self.stream.read(&mut buffer) {
+            match self.connection.read(&mut buffer, left) {
                 Ok(0) => self.closed = true,
                 Ok(count) => self.unread.extend(&buffer[..count]),
                 Err(error) if error.kind() == ErrorKind::ConnectionReset => self.closed = true,

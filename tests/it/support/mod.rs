@@ -1,6 +1,7 @@
 //! What stories about a running rosterd share: the process itself, and a client that shows bytes as they are on the wire.
 
 mod backends;
+mod connection;
 mod consul;
 mod frames;
 pub mod mux;
@@ -11,6 +12,7 @@ pub mod thrift;
 mod tls;
 mod wire;
 
+pub use connection::Connection;
 pub use consul::{Agent, Consul, unique};
 pub use frames::{Frames, Next};
 pub use played_consul::PlayedConsul;

@@ -1,7 +1,7 @@
 //! Mux messages and calls of the `Namer` service as a router makes them, for tests that speak to the thrift interface.
 
-use super::Frames;
 use super::thrift::{BINARY, CALL, Message, Value};
+use super::{Connection, Frames};
 
 /// The frames with which every router begins, without their lengths, and those that answer them.
 pub const PROBE: &[u8] = b"\x7f\0\0\x01tinit check";
@@ -11,7 +11,12 @@ pub const RPING: &[u8] = &[0xbf, 0, 0, 1];
 
 /// Opens a session as a router does.
 pub fn session(port: u16) -> Frames {
-    let mut frames = Frames::open(port);
+    session_on(Connection::open(port))
+}
+
+/// The same on this connection.
+pub fn session_on(connection: Connection) -> Frames {
+    let mut frames = Frames::on(connection);
     frames.send(PROBE);
     assert_eq!(frames.frame(), PROBE);
     frames.send(TINIT);

@@ -1,27 +1,18 @@
 //! A small HTTP/1.1 client that hides nothing: it sends bytes as they are and hands out heads, chunks and closes as they come.
 
-use std::io::{ErrorKind, Read, Write};
-use std::net::TcpStream;
-use std::sync::Arc;
+use std::io::ErrorKind;
 use std::time::{Duration, Instant};
 
-use rustls::{ClientConfig, ClientConnection, StreamOwned};
-
-use super::PATIENCE;
+use super::{Connection, PATIENCE};
 
 /// One connection.
 pub struct Wire {
-    socket: TcpStream,
-    stream: Box<dyn ReadWrite>,
+    connection: Connection,
     unread: Vec<u8>,
     closed: bool,
     cut: bool,
     patience: Duration,
 }
-
-trait ReadWrite: Read + Write + Send {}
-
-impl<T: Read + Write + Send> ReadWrite for T {}
 
 /// Status line and headers, in the order and spelling of the wire.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -65,24 +56,12 @@ pub fn request(port: u16, raw: &str) -> Answer {
 impl Wire {
     /// Connects to a port of this machine.
     pub fn open(port: u16) -> Self {
-        let socket = connect(port);
-        let stream = Box::new(socket.try_clone().expect("a descriptor"));
-        Self { socket, stream, unread: Vec::new(), closed: false, cut: false, patience: PATIENCE }
+        Self::on(Connection::open(port))
     }
 
-    /// The same with TLS; also the certificates that the server showed. An error is that of the handshake, or of the
-    /// server's verdict on it.
-    pub fn open_tls(port: u16, client: Arc<ClientConfig>) -> std::io::Result<(Self, Vec<u8>)> {
-        let mut socket = connect(port);
-        socket.set_read_timeout(Some(PATIENCE)).expect("a fresh socket takes options");
-        let name = "localhost".try_into().expect("a name");
-        let mut session = ClientConnection::new(client, name).expect("the configuration is complete");
-        while session.is_handshaking() {
-            session.complete_io(&mut socket)?;
-        }
-        let shown = session.peer_certificates().and_then(|chain| chain.first()).expect("servers show one").to_vec();
-        let stream = Box::new(StreamOwned::new(session, socket.try_clone().expect("a descriptor")));
-        Ok((Self { socket, stream, unread: Vec::new(), closed: false, cut: false, patience: PATIENCE }, shown))
+    /// Speaks on this connection.
+    pub fn on(connection: Connection) -> Self {
+        Self { connection, unread: Vec::new(), closed: false, cut: false, patience: PATIENCE }
     }
 
     /// Waits so long for what must come.
@@ -92,7 +71,7 @@ impl Wire {
 
     /// Sends bytes as they are.
     pub fn send(&mut self, bytes: &[u8]) {
-        self.stream.write_all(bytes).expect("the server reads");
+        self.connection.send(bytes).expect("the server reads");
     }
 
     /// The next head; fails the test when none comes.
@@ -200,9 +179,8 @@ impl Wire {
         if self.closed || left.is_zero() {
             return false;
         }
-        self.socket.set_read_timeout(Some(left)).expect("the limit is not zero");
         let mut buffer = [0; 16 * 1024];
-        match self.stream.read(&mut buffer) {
+        match self.connection.read(&mut buffer, left) {
             Ok(0) => self.closed = true,
             Ok(read) => self.unread.extend_from_slice(&buffer[..read]),
             Err(error) => match error.kind() {
@@ -213,13 +191,6 @@ impl Wire {
         }
         !self.closed
     }
-}
-
-fn connect(port: u16) -> TcpStream {
-    let socket = TcpStream::connect(("127.0.0.1", port)).expect("the port is served");
-    socket.set_nodelay(true).expect("a fresh socket takes options");
-    socket.set_write_timeout(Some(PATIENCE)).expect("a fresh socket takes options");
-    socket
 }
 
 impl Head {
