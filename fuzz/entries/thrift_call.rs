@@ -2,8 +2,11 @@
 //! larger than the message.
 
 use bytes::BytesMut;
-use rosterd::name::Limits;
-use rosterd::thrift::{Ask, BadCall, Refusal, after_request_header, dtab, exception, read_call, refuse, reply_head};
+use rosterd::name::{Dtab, Limits};
+use rosterd::thrift::{
+    Ask, BadCall, Call, NameRef, Refusal, after_request_header, exception, failure, internal, kind, read_call,
+    reply_head,
+};
 
 pub fn run(data: &[u8]) {
     if let Some(message) = after_request_header(data) {
@@ -40,6 +43,25 @@ pub fn run(data: &[u8]) {
             reply_head(&mut out, method.name().as_bytes(), seqid);
             out.extend_from_slice(&body);
             check_reply(&out, method.name().as_bytes(), seqid, false);
+        }
+    }
+}
+
+fn dtab(text: &str, limits: &Limits) -> Result<Dtab, Refusal> {
+    Dtab::parse_with(text, limits).map_err(|error| Refusal::Internal(error.to_string()))
+}
+
+fn refuse(out: &mut BytesMut, call: &Call, refusal: &Refusal) {
+    let method = call.ask.method();
+    match refusal {
+        Refusal::Failure(reason) => {
+            let nameless = NameRef::default();
+            reply_head(out, method.name().as_bytes(), call.seqid);
+            out.extend_from_slice(&failure(method, reason, call.ask.name().unwrap_or(&nameless)));
+        }
+        Refusal::Internal(text) => {
+            let text = internal(method, text);
+            exception(out, method.name().as_bytes(), call.seqid, kind::INTERNAL_ERROR, &text);
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use crate::name::{Dtab, Limits, Path};
+use crate::name::{Limits, Path};
 
 use super::explain::DelegateAsk;
 use super::read::Reader;
@@ -67,14 +67,6 @@ pub enum Refusal {
     Failure(String),
     /// With a TApplicationException of kind 6 that says `Internal error processing <method>: '<text>'`.
     Internal(String),
-}
-
-/// Reads the text of a request's own dtab.
-///
-/// # Errors
-/// It is no dtab, or exceeds `limits`; as in namerd that is not a declared failure.
-pub fn dtab(text: &str, limits: &Limits) -> Result<Dtab, Refusal> {
-    Dtab::parse_with(text, limits).map_err(|error| Refusal::Internal(error.to_string()))
 }
 
 /// The elements of a path in wire form.

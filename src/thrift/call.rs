@@ -1,9 +1,8 @@
 //! One call, read from its message.
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 
-use super::ask::{Ask, Method, NameRef, Refusal};
-use super::encode::{exception, reply_head};
+use super::ask::{Ask, Method, NameRef};
 use super::read::{Fault, Reader};
 use super::{arguments, kind, result};
 
@@ -80,22 +79,6 @@ pub fn read_call(message: &[u8]) -> Result<Call, BadCall> {
         Err(arguments::Unusable::Missing { what, name }) => {
             let body = failure(method, &format!("the request has no {what}"), &name);
             Err(BadCall::Failure { method, seqid, body })
-        }
-    }
-}
-
-/// Appends the reply, head and body, of a call that is not served.
-pub fn refuse(out: &mut BytesMut, call: &Call, refusal: &Refusal) {
-    let method = call.ask.method();
-    let name = method.name();
-    match refusal {
-        Refusal::Failure(reason) => {
-            let nameless = NameRef::default();
-            reply_head(out, name.as_bytes(), call.seqid);
-            out.extend_from_slice(&failure(method, reason, call.ask.name().unwrap_or(&nameless)));
-        }
-        Refusal::Internal(text) => {
-            exception(out, name.as_bytes(), call.seqid, kind::INTERNAL_ERROR, &internal(method, text));
         }
     }
 }

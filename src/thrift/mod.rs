@@ -16,8 +16,8 @@ pub mod result;
 mod tests;
 mod upgrade;
 
-pub use ask::{Ask, Method, NameRef, Refusal, Stamp, dtab};
-pub use call::{BadCall, Call, failure, internal, read_call, refuse};
+pub use ask::{Ask, Method, NameRef, Refusal, Stamp};
+pub use call::{BadCall, Call, failure, internal, read_call};
 pub use encode::{exception, reply_head};
 pub use explain::DelegateAsk;
 pub use upgrade::{EMPTY_STRUCT, UPGRADE, after_request_header};

@@ -34,9 +34,9 @@ fn quickstart() -> (Rosterd, std::path::PathBuf) {
         fs::copy(in_project("config/quickstart").join(name), disco.join(name)).expect("the quickstart has both");
     }
     let config = fs::read_to_string(in_project("config/quickstart.yaml")).expect("the quickstart is there");
-    let interface = "- kind: io.l5d.httpController";
-    assert!(config.contains(interface));
-    (Rosterd::start_in(folder, &config.replace(interface, &format!("- port: 0\n  {}", &interface[2..]))), disco)
+    let (elsewhere, interfaces) = config.split_once("interfaces:\n").expect("it has interfaces");
+    let interfaces = interfaces.replace("- kind:", "- port: 0\n  kind:");
+    (Rosterd::start_in(folder, &format!("{elsewhere}interfaces:\n{interfaces}")), disco)
 }
 
 /// The command of the README, without its prompt.

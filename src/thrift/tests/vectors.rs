@@ -76,11 +76,10 @@ fn an_empty_path_is_the_declared_failure_with_the_name_as_it_came() {
         0c0001 0b0001 00000000 0c0002 0b0001 00000000 0f0002 0b 00000000 0b0003 00000007 64656661756c74 00
         0f0003 0b 00000000 00 00",
     );
-    let refusal = call.ask.name().unwrap().path(&Limits::DEFAULT).unwrap_err();
-    let mut out = BytesMut::new();
-    refuse(&mut out, &call, &refusal);
+    let name = call.ask.name().unwrap();
+    assert_eq!(name.path(&Limits::DEFAULT), Err(Refusal::Failure("empty path".to_owned())));
     assert_bytes(
-        &out,
+        &reply(&call, failure(Method::Bind, "empty path", name)),
         &hex("80010002 00000004 62696e64 00000000
             0c0001 0b0001 0000000a 656d7074792070617468 080002 00000000
             0c0003 0b0001 00000000 0f0002 0b 00000000 0b0003 00000007 64656661756c74 00
