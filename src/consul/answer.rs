@@ -41,8 +41,8 @@ pub struct Answer {
     /// Whether some of it was left out because the token may not read it (`X-Consul-Results-Filtered-By-ACLs`). Agents
     /// do not tell those who show no token.
     pub filtered: bool,
-    /// Whether the server that answered knew a leader, and had heard of it lately. One that did not may lack what it
-    /// has not heard of.
+    /// Whether it comes from a server that knew a leader, and had heard of it lately. One that did not may lack what it
+    /// has not heard of; and the streaming backend of agents cannot be told from such a one.
     pub sure: bool,
     packed: bool,
     body: Bytes,
@@ -77,9 +77,10 @@ impl Reply {
                 return Err(ConsulError::of_status(asked, status, self.header("location"), &text));
             }
         };
-        // The streaming backend of agents says that it knows no leader although all is well.
-        let streaming = self.header("x-consul-query-backend") == Some("streaming");
-        let leader = streaming || self.header("x-consul-knownleader") != Some("false");
+        // The streaming backend of agents says that it knows no leader although all is well, and does not say that it
+        // left something out.
+        let leader = self.header("x-consul-knownleader") != Some("false")
+            && self.header("x-consul-query-backend") != Some("streaming");
         let last_contact = self.header("x-consul-lastcontact").and_then(|millis| millis.parse().ok()).unwrap_or(0);
         Ok(Answer {
             agent: asked.agent.to_owned(),

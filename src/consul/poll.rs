@@ -248,7 +248,7 @@ impl<T: Send + 'static> Worker<T> {
                 mind.journal().failed(reason);
                 tracing::warn!(path, "{reason}; what is known stays");
             }
-            End::Doubted => tracing::info!(path, "Consul has nothing left: asking the majority of its servers"),
+            End::Doubted => tracing::debug!(path, "nothing is left: asking the majority of the servers"),
             End::Changed | End::Unchanged | End::Unmoved => {
                 self.counters.updates.inc();
                 self.succeeded();

@@ -7,6 +7,7 @@ mod client;
 mod coming_and_going;
 mod commands;
 mod configs;
+mod consul;
 mod consul_kv;
 mod docs;
 mod fixes;

@@ -61,7 +61,7 @@ pub(super) enum End {
     /// The index is lower than the one waited from, so what was answered may be of either time: it is read again,
     /// without an index, and only that is published.
     WentBack,
-    /// Nothing is left, says a server that knows no leader or is new to us: it has to be confirmed.
+    /// Nothing is left, says an answer that is not sure, or one without an index: it has to be confirmed.
     Doubted,
     /// A newer answer came by other means meanwhile.
     Overtaken,

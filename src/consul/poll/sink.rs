@@ -17,8 +17,8 @@ pub trait Sink<T>: Send + Sync + 'static {
         self.fail(reason);
     }
 
-    /// Would `value` take away all that readers have? Then it is not taken from a server that knows no leader, nor from
-    /// the first answer without an index.
+    /// Would `value` take away all that readers have? Then it is taken only from an answer that is sure, and not from one
+    /// without an index.
     fn empties(&self, value: &T) -> bool {
         let _ = value;
         false

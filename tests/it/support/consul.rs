@@ -68,6 +68,11 @@ impl Consul {
         self.ports[agent as usize]
     }
 
+    /// The token of [`Agent::Acl`] that may do anything.
+    pub fn management_token(&self) -> &str {
+        &self.management_token
+    }
+
     /// SIGKILL: connections end without an answer, the data stay.
     pub fn kill(&self, agent: Agent) {
         self.command("kill", agent);

@@ -8,6 +8,7 @@ pub mod mux;
 mod played_consul;
 mod process;
 mod recorded;
+mod stand_in;
 pub mod thrift;
 mod tls;
 mod wire;
@@ -18,6 +19,7 @@ pub use frames::{Frames, Next};
 pub use played_consul::PlayedConsul;
 pub use process::{Rosterd, folder};
 pub use recorded::{Action, Configuration, not_built};
+pub use stand_in::{Reply, StandIn};
 pub use tls::Authority;
 pub use wire::{Answer, Chunk, Head, Wire, get, request};
 
