@@ -61,7 +61,7 @@ impl Running {
             config: json!({"admin": {"port": 9991}}),
             process: Process::new(),
             pages: Pages::default(),
-            interpreter: Arc::new(parts.interpreter),
+            interpreter: parts.interpreter,
             names: NameReader::default(),
             body_bytes: 1 << 20,
             limits: LimitCounts::default(),

@@ -7,7 +7,7 @@ use super::Parts;
 use super::limits::Limits;
 use crate::consul::ConsulMetrics;
 use crate::runtime::{Connections, Readiness, tls};
-use crate::store::Staleness;
+use crate::store::{Staleness, Usage};
 use crate::telemetry::{ConnectionCounts, Evaluations, MetricsSetup, ReadinessState, StaleValues, Tables, TlsFigures};
 use crate::text::calendar;
 
@@ -19,14 +19,23 @@ pub(super) fn register(
     limits: &Limits,
     admin: &Arc<Connections>,
 ) {
-    let (bindings, addresses) = (parts.interpreter.clone(), parts.interpreter.clone());
-    let tables = Tables::default()
-        .with("bindings", move || bindings.usage().0)
-        .with("address sets", move || addresses.usage().1);
+    let usage: Arc<dyn Fn() -> (Usage, Usage) + Send + Sync> = match &parts.relay {
+        Some((_, relay)) => {
+            let remote = relay.interpreter.clone();
+            Arc::new(move || remote.usage())
+        }
+        None => {
+            let local = parts.local.clone();
+            Arc::new(move || local.usage())
+        }
+    };
+    let addresses = usage.clone();
+    let tables = Tables::default().with("bindings", move || usage().0).with("address sets", move || addresses().1);
     let interfaces = limits.connections.clone();
     let connections = ConnectionCounts::default().with("interfaces", interfaces).with("admin", admin.clone());
     metrics.own.register_collector(Box::new(tables));
     ConsulMetrics::register(&parts.agents, &mut metrics.own);
+    parts.client.register(&mut metrics.own);
     metrics.own.register_collector(Box::new(Evaluations(parts.evaluators.clone())));
     metrics.own.register_collector(Box::new(ReadinessState(readiness.clone())));
     metrics.own.register_collector(Box::new(limits.figures()));
@@ -51,14 +60,24 @@ fn stale_values(parts: &Parts, readiness: &Readiness) -> StaleValues {
         readiness.watch(name.clone(), move || degradation(probe()));
         values.add(name, move || read());
     };
-    let namers = parts.interpreter.namers();
+    let namers = parts.local.namers();
     for (_, configured) in namers.iter() {
         let namer = configured.namer.clone();
         source(configured.prefix.to_string(), Arc::new(move || namer.staleness()));
     }
     let hosts = namers.hosts().clone();
-    let storage = parts.storage.clone();
-    source("storage".to_owned(), Arc::new(move || storage.staleness()));
+    match &parts.relay {
+        // The storage of a relay is one of them.
+        Some((_, relay)) => {
+            for upstream in relay.upstreams.clone() {
+                source(upstream.name().to_string(), Arc::new(move || upstream.staleness()));
+            }
+        }
+        None => {
+            let storage = parts.storage.clone();
+            source("storage".to_owned(), Arc::new(move || storage.staleness()));
+        }
+    }
     source("DNS".to_owned(), Arc::new(move || hosts.staleness()));
     values
 }

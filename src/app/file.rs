@@ -1,27 +1,22 @@
 //! The whole configuration file: namerd's keys and rosterd's own.
 
-use std::convert::Infallible;
-
 use super::{shown, with};
 use crate::admin::AdminConfig;
 use crate::config::tree::{self, Node, Value};
-use crate::config::{Fields, Kind, OwnKeys, Problems, Report, Warning};
+use crate::config::{Fields, OwnKeys, Problems, Report, Warning};
 use crate::iface::InterfaceBlock;
+use crate::interpreter::remote::InterpreterBlock;
 use crate::namer::{self, NamerBlock};
 use crate::storage::StorageBlock;
 use crate::telemetry::TelemeterBlock;
-
-/// Kinds of `interpreter:`, rosterd's own key for relay mode: the servers that a relay asks.
-const INTERPRETERS: &[Kind<Infallible>] =
-    &[Kind::not_yet("io.l5d.namerd"), Kind::not_yet("io.l5d.mesh"), Kind::not_yet("io.l5d.namerd.http")];
 
 /// A checked configuration.
 #[derive(Debug)]
 pub struct Config {
     /// `admin`.
     pub admin: AdminConfig,
-    /// `storage`.
-    pub storage: StorageBlock,
+    /// `storage`; none in a relay, whose dtabs are those of the other name server.
+    pub storage: Option<StorageBlock>,
     /// `namers`, in the order in which they are tried; their prefixes do not overlap.
     pub namers: Vec<NamerBlock>,
     /// `interfaces`: at least one.
@@ -30,6 +25,8 @@ pub struct Config {
     pub telemetry: Vec<TelemeterBlock>,
     /// The keys that only rosterd has.
     pub own: OwnKeys,
+    /// `interpreter`: what makes this process a relay.
+    pub interpreter: Option<InterpreterBlock>,
     /// All keys as JSON, secrets masked: what `/config.json` shows.
     pub shown: serde_json::Value,
 }
@@ -68,8 +65,15 @@ impl Config {
             let own = OwnKeys::read(fields);
             report.limit_names(own.limits.names);
             let admin = fields.or("admin", AdminConfig::default());
+            let is_relay = fields.node("interpreter").is_some();
             let storage = match fields.node("storage") {
-                Some(node) => StorageBlock::read(node, report),
+                Some(node) if is_relay => {
+                    // namerd's own file may serve a relay, too, with the key in a second one.
+                    fields.without_effect(&["storage"], ": a relay has the dtabs of the name server that it asks");
+                    StorageBlock::read(node, report).map(|_| None)
+                }
+                Some(node) => StorageBlock::read(node, report).map(Some),
+                None if is_relay => Some(None),
                 None => fields.missing("storage"),
             };
             let namers = fields.each("namers", NamerBlock::read).unwrap_or_default();
@@ -86,12 +90,12 @@ impl Config {
                 Some(_) => fields.each("interfaces", InterfaceBlock::read),
             };
             let telemetry = fields.each("telemetry", TelemeterBlock::read).unwrap_or_default();
-            // No kind is built, so this never gives a value.
-            fields.section("interpreter", "the interpreter", |fields| {
-                Kind::choose(fields, "interpreter", INTERPRETERS)?.reader(fields)?(fields)
-            });
-            let shown = shown::show(root);
-            Some(Self { admin, storage: storage?, namers, interfaces: interfaces?, telemetry, own, shown })
+            let interpreter = match fields.node("interpreter") {
+                Some(node) => Some(InterpreterBlock::read(node, report)?),
+                None => None,
+            };
+            let (storage, interfaces) = (storage?, interfaces?);
+            Some(Self { admin, storage, namers, interfaces, telemetry, own, interpreter, shown: shown::show(root) })
         })
     }
 }
@@ -114,7 +118,7 @@ mod tests {
     fn a_storage_and_an_interface_are_enough() {
         let config = load(MINIMAL).expect("valid");
         assert_eq!(config.admin.address, SocketAddr::from(([127, 0, 0, 1], 9991)));
-        assert_eq!(config.storage.kind, "io.l5d.inMemory");
+        assert_eq!(config.storage.map(|storage| storage.kind), Some("io.l5d.inMemory"));
         assert_eq!(config.interfaces.len(), 1);
         assert!(config.namers.is_empty() && config.telemetry.is_empty());
         assert_eq!(config.own, OwnKeys::default());
@@ -145,7 +149,7 @@ interfaces:
 - {kind: io.l5d.mesh}
 - {kind: io.l5d.httpController, ip: localhost}
 telemetry: [{kind: io.l5d.prometheus, prefix: {}}]
-interpreter: {kind: io.l5d.namerd, dst: /$/inet/x/4100}
+interpreter: {kind: io.l5d.mesh, dst: /$/inet/x/4321}
 routers: []
 ",
         )
@@ -158,7 +162,7 @@ routers: []
             "7:10: io.l5d.mesh: not built yet",
             "8:37: 'localhost' is not an IP string literal.",
             "9:47: expected text, found a mapping",
-            "10:21: io.l5d.namerd: not built yet",
+            "10:21: io.l5d.mesh: not built yet",
             "11:1: Unrecognized field \"routers\" in the configuration (known here: admin, storage, namers, ",
         ];
         assert_eq!(problems.len(), starts.len(), "{problems:#?}");
@@ -181,6 +185,20 @@ limits: {{{limits}}}"
         assert!(refused.starts_with("1:") && refused.contains("limits.depth"), "{refused}");
         assert!(with(&deep, "depth: 100").is_ok());
         assert!(with("/a=>/b/c", "pathSegments: 1").is_err());
+    }
+
+    #[test]
+    fn a_relay_needs_no_storage_and_has_no_use_for_one() {
+        let relay = "interpreter: {kind: io.l5d.namerd, dst: /$/inet/namerd/4100}\n";
+        let interfaces = "interfaces: [{kind: io.l5d.httpController}]\n";
+        let config = load(&format!("{relay}{interfaces}")).expect("valid");
+        assert!(config.storage.is_none());
+        assert_eq!(config.interpreter.map(|block| block.kind), Some("io.l5d.namerd"));
+        let (config, warnings) = Config::load("namerd.yaml", MINIMAL, Some(("own.yaml", relay))).expect("valid");
+        assert!(config.storage.is_none() && config.interpreter.is_some());
+        let warned: Vec<String> = warnings.iter().map(ToString::to_string).collect();
+        let why = "a relay has the dtabs of the name server that it asks";
+        assert_eq!(warned, [format!("namerd.yaml:1:10: storage has no effect: {why}")]);
     }
 
     #[test]

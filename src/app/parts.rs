@@ -4,10 +4,13 @@ use std::sync::Arc;
 use std::thread::available_parallelism;
 
 use super::Config;
+use crate::client::ClientMetrics;
 use crate::consul::Agents;
-use crate::interpreter::{ConfiguredNamer, Local, Namers, Settings};
+use crate::interpreter::remote::{Relay, RelayParts};
+use crate::interpreter::{ConfiguredNamer, Interpreter, Local, Namers, Settings};
 use crate::namer::NamerParts;
 use crate::namer::hosts::Hosts;
+use crate::storage::memory::MemoryStorage;
 use crate::storage::{Storage, StorageParts};
 use crate::store::Evaluators;
 use crate::telemetry::Legacy;
@@ -16,12 +19,18 @@ use crate::telemetry::Legacy;
 pub struct Parts {
     /// The home of dtabs.
     pub storage: Arc<dyn Storage>,
-    /// The interpreter over it.
-    pub interpreter: Local,
+    /// Answers names.
+    pub interpreter: Arc<dyn Interpreter>,
+    /// The interpreter over this process's own namers. In a relay it only finds the servers.
+    pub local: Local,
     /// What keeps its answers current.
     pub evaluators: Evaluators,
     /// The Consul agents that storage and namers ask.
     pub agents: Agents,
+    /// Counts what is asked of other name servers.
+    pub client: ClientMetrics,
+    /// What makes this process a relay, if it is one, and its kind.
+    pub relay: Option<(&'static str, Relay)>,
 }
 
 impl Parts {
@@ -30,11 +39,16 @@ impl Parts {
     /// # Errors
     /// One line: which block cannot be built, and why.
     pub fn build(config: &Config, legacy: &Legacy) -> Result<Self, String> {
-        let agents = Agents::new();
-        let parts = StorageParts { agents: agents.clone(), names: config.own.limits.names };
-        let storage = config.storage.config.build(&parts);
-        let storage = storage.map_err(|problem| format!("storage {}: {problem}", config.storage.kind))?;
+        let (agents, client, names) = (Agents::new(), ClientMetrics::default(), config.own.limits.names);
+        let storage: Arc<dyn Storage> = match &config.storage {
+            Some(block) => {
+                let storage = block.config.build(&StorageParts { agents: agents.clone(), names });
+                storage.map_err(|problem| format!("storage {}: {problem}", block.kind))?
+            }
+            None => Arc::new(MemoryStorage::new([])),
+        };
         let hosts = Hosts::new(config.own.ip_families);
+        let evaluators = Evaluators::start(available_parallelism().map_or(1, usize::from));
         let mut namers = Vec::with_capacity(config.namers.len());
         for block in &config.namers {
             let named = |problem: String| format!("namer {} ({}): {problem}", block.prefix, block.kind);
@@ -43,6 +57,9 @@ impl Parts {
                 fall_through_after: block.fall_through_after,
                 hosts: hosts.clone(),
                 agents: agents.clone(),
+                evaluators: evaluators.clone(),
+                names,
+                client: client.clone(),
                 scope: legacy.scope("namer").scope(block.prefix.to_string().trim_start_matches('/')),
             };
             let namer = block.config.build(&parts).map_err(named)?;
@@ -53,9 +70,20 @@ impl Parts {
             let transformers = transformers.collect::<Result<Vec<_>, _>>().map_err(named)?;
             namers.push(ConfiguredNamer { prefix: block.prefix.clone(), namer, transformers });
         }
-        let evaluators = Evaluators::start(available_parallelism().map_or(1, usize::from));
         let namers = Namers::new(namers, hosts)?;
-        let interpreter = Local::new(storage.clone(), namers, evaluators.clone(), Settings::default());
-        Ok(Self { storage, interpreter, evaluators, agents })
+        let local = Local::new(storage.clone(), namers, evaluators.clone(), Settings::default());
+        let relay = match &config.interpreter {
+            Some(block) => {
+                let parts = RelayParts { local: local.clone(), names, metrics: client.clone() };
+                let relay = block.config.build(&parts);
+                Some((block.kind, relay.map_err(|problem| format!("interpreter {}: {problem}", block.kind))?))
+            }
+            None => None,
+        };
+        let (storage, interpreter): (_, Arc<dyn Interpreter>) = match &relay {
+            Some((_, relay)) => (relay.storage.clone(), Arc::new(relay.interpreter.clone())),
+            None => (storage, Arc::new(local.clone())),
+        };
+        Ok(Self { storage, interpreter, local, evaluators, agents, client, relay })
     }
 }

@@ -53,13 +53,14 @@ async fn serve(config: Config, logs: LogControl, process: Process) -> Result<boo
     let started = readiness.pending("start");
     let legacy = Legacy::default();
     let parts = Parts::build(&config, &legacy)?;
-    let Config { admin, storage, namers: _, interfaces, telemetry, own, shown } = config;
+    let Config { admin, storage, namers: _, interfaces, telemetry, own, interpreter: _, shown } = config;
 
     let drain = Drain::new();
     let _signals = handle_signals(drain.clone()).map_err(|error| format!("cannot handle signals: {error}"))?;
     let _watchdog = Watchdog::start();
     let answered = parts.storage.clone();
-    let _storage = readiness.await_at_most(format!("storage {}", storage.kind), STORAGE_PATIENCE, async move {
+    let kind = storage.as_ref().map_or("of a relay", |storage| storage.kind);
+    let _storage = readiness.await_at_most(format!("storage {kind}"), STORAGE_PATIENCE, async move {
         answered.answered().await;
     });
 
@@ -71,7 +72,7 @@ async fn serve(config: Config, logs: LogControl, process: Process) -> Result<boo
     register_tls(&mut metrics, &readiness, &tls);
     let _certificates = tls::keep_current(tls);
     let core = Core {
-        interpreter: Arc::new(parts.interpreter.clone()),
+        interpreter: parts.interpreter.clone(),
         storage: parts.storage.clone(),
         names: limits.names.clone(),
         body_bytes: limits.body_bytes,
@@ -93,7 +94,11 @@ async fn serve(config: Config, logs: LogControl, process: Process) -> Result<boo
     let plan = Plan { lame_duck: own.drain.lame_duck, spread: own.drain.spread + silence, grace: admin.shutdown_grace };
     plan.announce();
 
-    let mut pages = Pages::default().with_namers(parts.interpreter.namers()).with_storage(&parts.storage);
+    let mut pages = Pages::default().with_namers(parts.local.namers()).with_storage(&parts.storage);
+    if let Some((kind, relay)) = &parts.relay {
+        let upstream = relay.interpreter.upstream().clone();
+        pages.add(format!("/interpreter_state/{kind}.json"), move || Some(upstream.page()));
+    }
     pages.add("/limits.json".to_owned(), limits.page());
     admin_listener.announce();
     let admin = admin::serve(

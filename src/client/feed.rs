@@ -13,18 +13,18 @@ use super::protocol::Sink;
 use super::servers::Server;
 use super::upstream::{Shared, Shown};
 use super::{Answer, Ask, Failure, Reason};
-use crate::store::{Cell, State};
+use crate::store::{Cell, Live, Observer, State, Watch};
 
 /// A cell, and the loop that keeps it current until this is dropped.
 pub struct Feed<T> {
-    cell: Arc<Cell<T>>,
+    writer: Arc<Writer<T>>,
     _loop: AbortOnDropHandle<Infallible>,
     _shown: Shown,
 }
 
 type Convert<T> = Box<dyn Fn(Answer) -> Result<T, String> + Send + Sync>;
 
-/// The only writer of the cell.
+/// What writes the cell: the loop, and whoever offers it an answer.
 struct Writer<T> {
     upstream: Arc<Shared>,
     cell: Arc<Cell<T>>,
@@ -44,9 +44,20 @@ impl<T: PartialEq + Send + Sync + 'static> Feed<T> {
         let (cell, journal) = (Cell::new(), Arc::new(Journal::new(ask.clone())));
         let shown = upstream.show(journal.clone());
         let convert = Box::new(convert);
-        let writer = Arc::new(Writer { upstream: upstream.clone(), cell: cell.clone(), journal, convert });
-        let follower = Follower::new(upstream.clone(), ask, writer);
-        Self { cell, _loop: AbortOnDropHandle::new(runtime.spawn(follower.run())), _shown: shown }
+        let writer = Arc::new(Writer { upstream: upstream.clone(), cell, journal, convert });
+        let follower = Follower::new(upstream.clone(), ask, writer.clone());
+        Self { writer, _loop: AbortOnDropHandle::new(runtime.spawn(follower.run())), _shown: shown }
+    }
+}
+
+impl<T: PartialEq + Send + Sync + 'static> Feed<T> {
+    /// Gives readers an answer that somebody got by other means, such as a read after a write of this process. It counts
+    /// as the loop's own.
+    ///
+    /// # Errors
+    /// It is none to what is asked.
+    pub fn offer(&self, answer: Answer) -> Result<(), Failure> {
+        self.writer.tell(answer)
     }
 }
 
@@ -56,7 +67,15 @@ impl<T> Feed<T> {
     /// A failure of the server shows as the cell's standing, since a reader must not take the last good value for what
     /// the server says. That it cannot be reached does not: then the last good value is the best there is.
     pub fn cell(&self) -> &Arc<Cell<T>> {
-        &self.cell
+        &self.writer.cell
+    }
+}
+
+impl<T: Send + Sync> Live for Observer<Feed<T>> {}
+
+impl<T: Send + Sync + 'static> From<Observer<Feed<T>>> for Watch<T> {
+    fn from(feed: Observer<Feed<T>>) -> Self {
+        Self::new(feed.cell().clone(), Arc::new(feed))
     }
 }
 
@@ -81,6 +100,11 @@ impl<T: PartialEq + Send + Sync> Sink for Writer<T> {
             self.upstream.note_restored(self.journal.ask());
         }
         Ok(())
+    }
+
+    fn declined(&self, failure: &Failure) {
+        self.failed(failure, true);
+        self.upstream.note(self.journal.ask(), failure, None);
     }
 }
 

@@ -49,15 +49,8 @@ struct Watches(ClientMetrics);
 // === impl ClientMetrics ===
 
 impl ClientMetrics {
-    /// Makes and registers them.
-    pub fn register(registry: &mut Registry) -> Self {
-        let metrics = Self::default();
-        metrics.register_with(registry);
-        metrics
-    }
-
-    /// Registers what was made already.
-    pub fn register_with(&self, registry: &mut Registry) {
+    /// Registers them.
+    pub fn register(&self, registry: &mut Registry) {
         let help = "Attempts to follow something at another name server that ended, by reason";
         registry.register("client_attempts_ended", help, self.ended.clone());
         registry.register("client_answers", "Good answers of other name servers", self.answers.clone());

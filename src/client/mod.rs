@@ -2,15 +2,17 @@
 //!
 //! * [`Upstream`] is one name server, at one or more addresses; [`Upstream::follow`] starts the loop that every protocol
 //!   shares and gives a [`Feed`], whose cell holds the last good value.
-//! * [`Protocol`] is a way to ask: [`mux::ThriftMux`]. [`Connect`] makes its connections.
+//! * [`Protocol`] is a way to ask: [`mux::ThriftMux`], [`http::Http`]. [`Connect`] makes its connections.
 //! * [`End`] says how one attempt of the loop ended. None of its kinds ends the loop.
 
 mod ask;
 mod attempt;
+mod config;
 mod connect;
 mod end;
 mod feed;
 mod follow;
+pub mod http;
 mod journal;
 mod metrics;
 pub mod mux;
@@ -21,6 +23,7 @@ mod timings;
 mod upstream;
 
 pub use ask::{Answer, Ask, Named};
+pub use config::{Speaks, Threshold, UpstreamConfig};
 pub use connect::{Connect, Stream, Tcp};
 pub use end::{End, Failure, Reason};
 pub use feed::Feed;
@@ -31,3 +34,6 @@ pub use timings::{Retry, Timings};
 pub use upstream::Upstream;
 
 pub use crate::thrift::reply::BoundName;
+
+/// A namespace that nobody has, for what is to be looked up without any stored dtab: a missing one counts as empty.
+pub const NO_NAMESPACE: &str = "io.rosterd.none";

@@ -74,6 +74,7 @@ pub struct News {
 pub(super) trait Sink: Send + Sync {
     fn asked(&self, server: &Server);
     fn tell(&self, answer: Answer) -> Result<(), Failure>;
+    fn declined(&self, failure: &Failure);
 }
 
 /// What the loop of a watch sees of an attempt.
@@ -111,6 +112,12 @@ impl News {
         self.sink.tell(answer)?;
         self.signs.change(|state| (state.answered, state.heard) = (true, Instant::now()));
         Ok(())
+    }
+
+    /// The server says that there is no answer, and goes on: a later one will come by the same way.
+    pub fn declined(&self, failure: &Failure) {
+        self.sink.declined(failure);
+        self.signs.change(|state| (state.answered, state.heard) = (true, Instant::now()));
     }
 
     /// The server is about to go: another one is to be asked before this one is let go of.

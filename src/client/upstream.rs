@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use super::feed::Feed;
 use super::journal::{Condition, Journal};
 use super::protocol::{Explain, Explained, Protocol};
-use super::servers::{ServerFigures, Servers, Unserved};
+use super::servers::{Seat, ServerFigures, Servers, Unserved};
 use super::{Answer, Ask, ClientMetrics, Failure, Reason, Timings};
 use crate::name::{Addr, DelegateTree};
 use crate::runtime::Seldom;
@@ -111,33 +111,45 @@ impl Upstream {
         let shared = &self.shared;
         let deadline = Instant::now() + limit;
         let mut shun = None;
-        let mut last: Option<Failure> = None;
         loop {
-            let retry_at = match shared.servers.pick(shun) {
-                Ok(seat) => {
-                    let server = seat.server();
-                    let explained = shared.protocol.explain(server, ask);
-                    match tokio::time::timeout_at(deadline, explained).await {
-                        Ok(Ok(tree)) => return Ok(tree),
-                        Ok(Err(failure)) if failure.reason == Reason::Declared => {
-                            return Err(Unanswered::Failed(failure.text));
-                        }
-                        Ok(Err(failure)) => {
-                            shun = Some(server.address());
-                            last = Some(failure);
-                            Some(Instant::now() + shared.timings.spread)
-                        }
-                        Err(_) => None,
-                    }
-                }
-                Err(Unserved { retry_at, failure }) => {
-                    last = Some(failure);
-                    retry_at.or(Some(Instant::now() + shared.timings.retry.base))
-                }
+            let timed_out = |reason| Unanswered::TimedOut { waited: limit, reason: Some(reason) };
+            let seat = self.pick(shun, deadline).await.map_err(|failure| timed_out(failure.text))?;
+            let explained = shared.protocol.explain(seat.server(), ask);
+            let failure = match tokio::time::timeout_at(deadline, explained).await {
+                Ok(Ok(tree)) => return Ok(tree),
+                Ok(Err(failure)) if failure.reason == Reason::Declared => return Err(Unanswered::Failed(failure.text)),
+                Ok(Err(failure)) => failure,
+                Err(_) => return Err(Unanswered::TimedOut { waited: limit, reason: None }),
             };
-            match retry_at.filter(|at| *at < deadline) {
-                Some(at) => tokio::time::sleep_until(at).await,
-                None => return Err(Unanswered::TimedOut { waited: limit, reason: last.map(|failure| failure.text) }),
+            shun = Some(seat.server().address());
+            let again = Instant::now() + shared.timings.spread;
+            if again >= deadline {
+                return Err(timed_out(failure.text));
+            }
+            tokio::time::sleep_until(again).await;
+        }
+    }
+
+    /// A place at a server, as soon as one may be asked.
+    ///
+    /// # Errors
+    /// Why there was none until `deadline`.
+    pub(super) async fn pick(&self, shun: Option<SocketAddr>, deadline: Instant) -> Result<Seat, Failure> {
+        let shared = &self.shared;
+        let mut news = shared.servers.news();
+        loop {
+            news.mark_unchanged();
+            let Unserved { retry_at, failure } = match shared.servers.pick(shun) {
+                Ok(seat) => return Ok(seat),
+                Err(unserved) => unserved,
+            };
+            if retry_at.is_some_and(|at| at >= deadline) || Instant::now() >= deadline {
+                return Err(failure);
+            }
+            let until = retry_at.unwrap_or(deadline);
+            tokio::select! {
+                () = tokio::time::sleep_until(until) => {}
+                _ = news.changed() => {}
             }
         }
     }

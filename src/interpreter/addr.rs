@@ -17,6 +17,8 @@ pub(super) fn of_source(namers: &Namers, run: &mut Run<'_>, source: &AddrSource)
             Some(configured) => configured.namer.addresses(run, id),
             None => Reading::Ready(Addr::Neg),
         },
+        // Only the interpreter that asks other name servers has these.
+        AddrSource::Upstream(_) => Reading::Ready(Addr::Neg),
         AddrSource::Transformed { namer, transformer, inner } => of_source(namers, run, inner).and_then(|addr| {
             let effect = namers
                 .get(*namer)
@@ -46,6 +48,27 @@ fn of_tree(namers: &Namers, run: &mut Run<'_>, id: &Path, tree: &BoundTree) -> R
         NameTree::Empty => Reading::Ready(no_addresses()),
         NameTree::Fail => Reading::Failed("name tree failed".into()),
         NameTree::Alt(_) | NameTree::Union(_) => Reading::Failed(format!("{id} is not a concrete bound id").into()),
+    }
+}
+
+/// The addresses of all leaves together. Those that are known count; it is waited for the others only if there are none.
+pub(super) fn of_all(namers: &Namers, run: &mut Run<'_>, tree: &BoundTree) -> Reading<Addr> {
+    let mut found = Vec::new();
+    let (mut unknown, mut failed) = (None, None);
+    let mut bound = false;
+    tree.map(|leaf| match of_source(namers, run, &leaf.source) {
+        Reading::Ready(Addr::Bound(set)) => {
+            bound = true;
+            found.extend_from_slice(set.addrs());
+        }
+        Reading::Ready(Addr::Neg) => {}
+        Reading::Ready(Addr::Failed(reason)) => failed = Some(Reading::Ready(Addr::Failed(reason))),
+        other => unknown = Some(other),
+    });
+    match unknown.or(failed) {
+        Some(other) if found.is_empty() => other,
+        _ if bound => Reading::Ready(Addr::Bound(AddrSet::new(found, Meta::default()))),
+        _ => Reading::Ready(Addr::Neg),
     }
 }
 

@@ -47,6 +47,8 @@ pub enum AddrSource {
     Inet(Arc<str>),
     /// The same, resolved once for the life of the process (`/$/fixedinet`).
     Fixed(Arc<str>),
+    /// Another name server, which knows the id.
+    Upstream(Path),
     /// What a transformer makes of another source.
     Transformed {
         /// Place of the namer whose transformer it is.
@@ -65,7 +67,7 @@ impl AddrSource {
     pub(super) fn bytes(&self) -> usize {
         match self {
             Self::None => 0,
-            Self::Namer { id, .. } => id.bytes(),
+            Self::Namer { id, .. } | Self::Upstream(id) => id.bytes(),
             Self::Inet(hosts) | Self::Fixed(hosts) => hosts.len(),
             Self::Transformed { inner, .. } => inner.bytes(),
         }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::hash::{Hash, Hasher};
-use std::sync::{Arc, LazyLock, Weak};
+use std::sync::{Arc, LazyLock, OnceLock, Weak};
 
 use parking_lot::Mutex;
 
@@ -18,6 +18,8 @@ struct Interned {
     dtab: IndexedDtab,
     /// The size of the table, in nodes of its trees.
     nodes: usize,
+    /// Its text, once somebody wants it.
+    text: OnceLock<Arc<str>>,
     owner: Option<(Interner, Client)>,
 }
 
@@ -45,8 +47,10 @@ const MAX_PER_CLIENT: usize = 1_000;
 /// How many nodes the trees of all of them may have.
 const MAX_NODES_PER_CLIENT: usize = 250_000;
 
-static EMPTY: LazyLock<LocalDtab> =
-    LazyLock::new(|| LocalDtab(Arc::new(Interned { dtab: IndexedDtab::new(Dtab::empty()), nodes: 0, owner: None })));
+static EMPTY: LazyLock<LocalDtab> = LazyLock::new(|| {
+    let (dtab, text) = (IndexedDtab::new(Dtab::empty()), OnceLock::new());
+    LocalDtab(Arc::new(Interned { dtab, nodes: 0, text, owner: None }))
+});
 
 // === impl LocalDtab ===
 
@@ -64,6 +68,11 @@ impl LocalDtab {
     /// The table.
     pub fn indexed(&self) -> &IndexedDtab {
         &self.0.dtab
+    }
+
+    /// Its text, as it is sent to other name servers.
+    pub(super) fn text(&self) -> &Arc<str> {
+        self.0.text.get_or_init(|| self.0.dtab.dtab().to_string().into())
     }
 
     /// The number of nodes of its trees.
@@ -118,7 +127,8 @@ impl Interner {
             return over("entries of local dtabs", share.nodes + nodes, MAX_NODES_PER_CLIENT, share.nodes);
         }
         state.clients.insert(client, Share { dtabs: share.dtabs + 1, nodes: share.nodes + nodes });
-        let interned = Arc::new(Interned { dtab: indexed, nodes, owner: Some((self.clone(), client)) });
+        let interned =
+            Arc::new(Interned { dtab: indexed, nodes, text: OnceLock::new(), owner: Some((self.clone(), client)) });
         state.dtabs.insert(dtab, Arc::downgrade(&interned));
         Ok(LocalDtab(interned))
     }

@@ -54,11 +54,12 @@ pub(super) struct Shared {
     evaluators: Evaluators,
 }
 
+/// What a bound tree depends on.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct BindingKey {
-    namespace: Arc<str>,
-    local: LocalDtab,
-    path: Path,
+pub(super) struct BindingKey {
+    pub(super) namespace: Arc<str>,
+    pub(super) local: LocalDtab,
+    pub(super) path: Path,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -82,6 +83,12 @@ struct Address {
 
 struct BoundNames {
     shared: Arc<Shared>,
+}
+
+/// All addresses behind a path.
+struct Servers {
+    shared: Arc<Shared>,
+    path: Path,
 }
 
 /// The watched dtab of a namespace, looked up when it is first read.
@@ -126,6 +133,13 @@ impl Local {
     /// The namers, for state pages.
     pub fn namers(&self) -> &Namers {
         &self.shared.namers
+    }
+
+    /// All addresses behind a path that is looked up without any dtab, whatever branch they are in: where the servers are
+    /// that a relay asks.
+    pub fn servers(&self, path: &Path) -> Watch<Addr> {
+        let formula = Servers { shared: self.shared.clone(), path: path.clone() };
+        Derived::new(&self.shared.evaluators, Client::INTERNAL, formula).into()
     }
 
     fn address(&self, client: Client, key: &AddrKey) -> Result<Watch<Addr>, OverBudget> {
@@ -201,7 +215,7 @@ const BYTES_PER_ENTRY: usize = 512;
 const NODES_PER_ENTRY: usize = 4;
 
 impl BindingKey {
-    fn weight(&self) -> usize {
+    pub(super) fn weight(&self) -> usize {
         let bytes = self.namespace.len() + self.path.bytes();
         1 + bytes / BYTES_PER_ENTRY + self.local.nodes() / NODES_PER_ENTRY
     }
@@ -287,6 +301,15 @@ impl Formula for Address {
             AddrKey::Id(id) => addr::of_id(&self.shared.namers, run, id),
             AddrKey::Source(source) => addr::of_source(&self.shared.namers, run, source),
         }
+    }
+}
+
+impl Formula for Servers {
+    type Value = Addr;
+
+    fn compute(&self, run: &mut Run<'_>) -> Reading<Addr> {
+        let namers = &self.shared.namers;
+        bind::bind(namers, run, &NameTree::Leaf(self.path.clone())).and_then(|tree| addr::of_all(namers, run, &tree))
     }
 }
 

@@ -1,5 +1,5 @@
 //! Interpreters: names in, live trees and address sets out. One trait, two answers: [`Local`] computes from dtabs and
-//! namers; a remote one (relay mode) asks another namerd through `client/`.
+//! namers, [`remote::Remote`] asks another name server (relay mode).
 
 mod addr;
 mod bind;
@@ -8,6 +8,7 @@ mod delegate;
 mod interner;
 mod local;
 mod namers;
+pub mod remote;
 #[cfg(test)]
 mod tests;
 

@@ -89,6 +89,12 @@ impl Namers {
                     source: AddrSource::Namer { namer: at, id: id.clone() },
                     weight: None,
                 }),
+                Found::Whole { id, residual } => Name::Bound(Bound {
+                    id: BoundId::Path(id.clone()),
+                    residual: residual.clone(),
+                    source: AddrSource::Namer { namer: at, id: id.clone() },
+                    weight: None,
+                }),
             })
         });
         if configured.transformers.is_empty() {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::NamerConfig;
 use super::consul::ConsulConfig;
 use super::fs::FsConfig;
+use super::namerd::NamerdConfig;
 use super::rewrite::RewriteConfig;
 use crate::config::tree::Node;
 use crate::config::{Fields, Kind, Report, Span};
@@ -24,6 +25,7 @@ pub const KINDS: &[Kind<Box<dyn NamerConfig>>] = &[
     Kind::not_yet("io.l5d.zkLeader"),
     Kind::not_yet("io.l5d.dnssrv").experimental(),
     Kind::not_yet("io.l5d.rancher").experimental(),
+    Kind::built("io.rosterd.namerd", |fields| Some(Box::new(NamerdConfig::read(fields)?))),
     Kind::refused("io.l5d.curator", "namerd has it only with a plugin of one's own"),
     Kind::refused("io.l5d.k8s.istio", "no release of namerd can load it either"),
 ];

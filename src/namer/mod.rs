@@ -4,6 +4,7 @@ mod config;
 pub mod consul;
 pub mod fs;
 pub mod hosts;
+pub mod namerd;
 pub mod rewrite;
 pub mod system;
 #[cfg(test)]
@@ -14,9 +15,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::client::ClientMetrics;
 use crate::consul::Agents;
-use crate::name::{Addr, NameTree, Path};
-use crate::store::{Reading, Run, Staleness};
+use crate::name::{Addr, Limits, NameTree, Path};
+use crate::store::{Evaluators, Reading, Run, Staleness};
 use crate::telemetry::Scope;
 
 pub use config::{KINDS, NamerBlock, OWN_KEYS, check_overlaps, own_prefix};
@@ -33,7 +35,7 @@ pub trait Namer: Send + Sync + 'static {
     /// does not exist `Neg`. The tree changes with presence only, never with addresses.
     fn lookup(&self, run: &mut Run<'_>, path: &Path) -> Reading<NameTree<Found>>;
 
-    /// The addresses of `id`, which an earlier [`Namer::lookup`] returned; `Neg` when there is no such name.
+    /// The addresses of `id`, which an earlier [`Namer::lookup`] returned, as it returned it; `Neg` when there is no such name.
     fn addresses(&self, run: &mut Run<'_>, id: &Path) -> Reading<Addr>;
 
     /// Can this namer list its names (`/api/1/bound-names`)?
@@ -70,6 +72,13 @@ pub enum Found {
         /// What the namer did not consume.
         residual: Path,
     },
+    /// A concrete name whose id is whole, as another name server gave it.
+    Whole {
+        /// The id.
+        id: Path,
+        /// What that name server did not consume.
+        residual: Path,
+    },
 }
 
 /// The `kind`-specific part of a block under `namers:`.
@@ -92,6 +101,12 @@ pub struct NamerParts {
     pub hosts: Hosts,
     /// The Consul agents of the process.
     pub agents: Agents,
+    /// Evaluates what it computes outside of evaluations that read it.
+    pub evaluators: Evaluators,
+    /// What is read of dtabs.
+    pub names: Limits,
+    /// Counts what is asked of other name servers.
+    pub client: ClientMetrics,
     /// Where its metrics are in namerd's tree: `namer/#/…`.
     pub scope: Scope,
 }

@@ -7,9 +7,10 @@ use tokio::time::Instant;
 
 use super::hosts::Hosts;
 use super::{Found, Namer, NamerParts};
+use crate::client::ClientMetrics;
 use crate::consul::Agents;
-use crate::name::{Addr, NameTree, Path};
-use crate::store::{Formula, Key, Mailbox, Reading, Run, Watch};
+use crate::name::{Addr, Limits, NameTree, Path};
+use crate::store::{Evaluators, Formula, Key, Mailbox, Reading, Run, Watch};
 use crate::telemetry::Legacy;
 
 /// What a name stands for.
@@ -119,5 +120,14 @@ pub(super) fn leaf(id: &str, residual: &str) -> NameTree<Found> {
 /// What a namer is built from.
 pub(super) fn parts(prefix: &str, hosts: Hosts) -> NamerParts {
     let scope = Legacy::default().scope("namer");
-    NamerParts { prefix: path(prefix), fall_through_after: Duration::from_secs(2), hosts, agents: Agents::new(), scope }
+    NamerParts {
+        prefix: path(prefix),
+        fall_through_after: Duration::from_secs(2),
+        hosts,
+        agents: Agents::new(),
+        evaluators: Evaluators::start(1),
+        names: Limits::DEFAULT,
+        client: ClientMetrics::default(),
+        scope,
+    }
 }

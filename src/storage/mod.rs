@@ -40,6 +40,14 @@ pub trait Storage: Send + Sync + 'static {
         Ok(())
     }
 
+    /// Whether it lists its namespaces and takes writes. A relay may do neither.
+    ///
+    /// # Errors
+    /// [`StorageError::Elsewhere`], with who does.
+    fn lists(&self) -> Result<(), StorageError> {
+        Ok(())
+    }
+
     /// The dtab of a namespace; `None` when there is no such namespace. An unreadable dtab, or an unreachable store,
     /// shows as the standing of the cell.
     ///
@@ -124,6 +132,9 @@ pub enum StorageError {
     /// The store did not confirm the write: it may be done, or be done later.
     #[error("{0}")]
     Uncertain(String),
+    /// It is not done here, but there.
+    #[error("{0}")]
+    Elsewhere(String),
 }
 
 /// The `kind`-specific part of the `storage:` block.

@@ -69,6 +69,13 @@ impl<T: Send + Sync + 'static> Watch<T> {
         Self { cell: Cell::ready(value), live: Arc::new(Always) }
     }
 
+    /// A handle on what never has a value, for this reason.
+    pub fn failed(reason: impl Into<Reason>) -> Self {
+        let cell = Cell::new();
+        cell.fail(reason);
+        Self { cell, live: Arc::new(Always) }
+    }
+
     /// The cell, for evaluations that read it.
     pub fn cell(&self) -> &Arc<Cell<T>> {
         &self.cell

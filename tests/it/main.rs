@@ -15,6 +15,7 @@ mod fuzz_entries;
 mod golden_http;
 mod golden_thrift;
 mod name_values;
+mod relay;
 mod stale_values;
 mod starting;
 mod support;

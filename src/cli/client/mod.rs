@@ -3,7 +3,6 @@
 mod error;
 mod follow;
 mod lines;
-mod url;
 
 use std::time::Duration;
 
@@ -14,9 +13,9 @@ use serde::de::DeserializeOwned;
 pub(super) use error::ClientError;
 pub(super) use follow::{Follow, News};
 use lines::Lines;
-pub(super) use url::Target;
 
 use crate::text::root_cause;
+pub(super) use crate::text::url::Target;
 
 const CONNECT: Duration = Duration::from_secs(5);
 /// Between probes of a silent watch, so that a vanished server is noticed.

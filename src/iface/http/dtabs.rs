@@ -26,6 +26,9 @@ const HIDDEN_ENTRIES: &str = "the dtab is one line and has entries behind a '#',
 impl Api {
     /// The names of all namespaces. Every method does.
     pub(super) async fn list(&self, params: &Params) -> Response {
+        if let Err(elsewhere) = self.storage.lists() {
+            return refused(elsewhere);
+        }
         if params.watch() {
             return Response::stream(self.list_lines()).header("Content-Type", "application/json");
         }
@@ -34,6 +37,20 @@ impl Api {
                 let body = self.encoded.get(Form::List, &[version], || json::strings(&*names));
                 Response::with_body(200, body).header("Content-Type", "application/json")
             }
+            Err(response) => response,
+        }
+    }
+
+    /// The names that namers can list.
+    pub(super) async fn bound_names(&self, params: &Params) -> Response {
+        if let Err(elsewhere) = self.storage.lists() {
+            return refused(elsewhere);
+        }
+        if params.watch() {
+            return Response::stream(self.names_lines()).header("Content-Type", "application/json");
+        }
+        match self.names_once().await {
+            Ok((body, _)) => Response::with_body(200, body).header("Content-Type", "application/json"),
             Err(response) => response,
         }
     }
@@ -69,16 +86,14 @@ impl Api {
         let Some(stored) = &*stored else { return Ok(Response::with_body(404, "")) };
         let media = Media::accepted(request);
         let body = self.dtab_text(media, stored, cell_version).await?;
-        Ok(Response::with_body(200, body)
-            .header("Etag", version::show(stored.version()))
-            .header("Content-Type", media.name()))
+        Ok(with_version(Response::with_body(200, body), stored).header("Content-Type", media.name()))
     }
 
     async fn head(&self, namespace: &str, request: &Request) -> Result<Response, Response> {
         let watch = self.storage.dtab(request.client, namespace).map_err(no_room)?;
         let (stored, _) = self.stored(watch).await?;
         Ok(match &*stored {
-            Some(stored) => Response::new(200).header("Etag", version::show(stored.version())),
+            Some(stored) => with_version(Response::new(200), stored),
             None => Response::new(404),
         })
     }
@@ -146,6 +161,14 @@ fn written(namespace: &str, request: &Request) -> Response {
     response.header("Warning", format!("299 rosterd \"{HIDDEN_ENTRIES}\""))
 }
 
+/// A relay may not know the version.
+fn with_version(response: Response, stored: &VersionedDtab) -> Response {
+    match stored.version() {
+        version if version.is_empty() => response,
+        version => response.header("Etag", version::show(version)),
+    }
+}
+
 fn refused(error: StorageError) -> Response {
     match error {
         StorageError::AlreadyExists(_) => Response::with_body(409, ""),
@@ -163,5 +186,6 @@ fn refused(error: StorageError) -> Response {
         StorageError::Unavailable(_) => Response::refusal(503, error).header("Retry-After", "1"),
         // Whoever repeats it without looking may do it twice.
         StorageError::Uncertain(_) => Response::refusal(503, error),
+        StorageError::Elsewhere(_) => Response::refusal(501, error),
     }
 }

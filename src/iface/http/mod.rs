@@ -130,13 +130,7 @@ impl Api {
         match route {
             Route::List => self.list(&Params::of(request)).await,
             Route::Dtab(namespace) => self.dtab(namespace, request, &Params::of(request)).await,
-            Route::BoundNames if Params::of(request).watch() => {
-                Response::stream(self.names_lines()).header("Content-Type", "application/json")
-            }
-            Route::BoundNames => match self.names_once().await {
-                Ok((body, _)) => Response::with_body(200, body).header("Content-Type", "application/json"),
-                Err(response) => response,
-            },
+            Route::BoundNames => self.bound_names(&Params::of(request)).await,
             Route::Bind(_) | Route::Addr(_) | Route::Resolve(_) | Route::Delegate(_) => {
                 self.about_name(route, request).await.unwrap_or_else(|response| response)
             }

@@ -31,7 +31,7 @@ pub use resolve::{Answer, Resolve, Unresolved};
 
 use crate::config::IpFamilies;
 use crate::name::Addr;
-use crate::store::{Cell, Policy, Reading, Run, Staleness, Table};
+use crate::store::{Cell, Client, Derived, Evaluators, Formula, Policy, Reading, Run, Staleness, Table, Watch};
 
 /// How many look-ups are under way at once, as in namerd; the others wait their turn.
 const AT_ONCE: usize = 100;
@@ -135,9 +135,28 @@ impl Hosts {
         inet::addresses(hosts, |host| self.lookup(run, host))
     }
 
+    /// The same, kept current by one of `evaluators` for as long as somebody holds the handle.
+    pub fn watch(&self, evaluators: &Evaluators, hosts: Arc<str>) -> Watch<Addr> {
+        Derived::new(evaluators, Client::INTERNAL, Inet { all: self.clone(), hosts }).into()
+    }
+
     /// As [`Hosts::inet`], but a host that was found keeps its addresses for as long as the process lives.
     pub fn fixed_inet(&self, run: &mut Run<'_>, hosts: &str) -> Reading<Addr> {
         inet::addresses(hosts, |host| lookup_in(&self.fixed, run, host))
+    }
+}
+
+/// The addresses of some hosts.
+struct Inet {
+    all: Hosts,
+    hosts: Arc<str>,
+}
+
+impl Formula for Inet {
+    type Value = Addr;
+
+    fn compute(&self, run: &mut Run<'_>) -> Reading<Addr> {
+        self.all.inet(run, &self.hosts)
     }
 }
 

@@ -1,0 +1,234 @@
+//! Relays: processes that ask another name server, and go on answering while it is away.
+
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use crate::support::{Answer, Chunk, PATIENCE, Rosterd, Wire, folder, get, request};
+
+/// A name server with files, which can be ended and started again where it was.
+struct Server {
+    process: Option<Rosterd>,
+    disco: tempfile::TempDir,
+    thrift: u16,
+    http: u16,
+}
+
+impl Server {
+    fn start() -> Self {
+        let disco = folder();
+        std::fs::write(disco.path().join("web"), "10.0.0.1 8080\n10.0.0.2 8080\n").expect("written");
+        std::fs::write(disco.path().join("new"), "10.0.1.1 8080 * 0.5\n").expect("written");
+        let mut server = Self { process: None, disco, thrift: free_port(), http: free_port() };
+        server.restart();
+        server
+    }
+
+    fn restart(&mut self) {
+        self.process = None;
+        let Self { disco, thrift, http, .. } = self;
+        let disco = disco.path().display();
+        let dtab = "/host => /#/io.l5d.fs ; /svc => /host ; /svc/both => 0.7 * /host/web & 0.3 * /host/new";
+        self.process = Some(Rosterd::start(&format!(
+            "storage: {{kind: io.l5d.inMemory, namespaces: {{default: {dtab}}}}}\n\
+             namers: [{{kind: io.l5d.fs, rootDir: {disco}}}]\n\
+             interfaces:\n\
+             - {{kind: io.l5d.thriftNameInterpreter, port: {thrift}}}\n\
+             - {{kind: io.l5d.httpController, port: {http}}}\n\
+             drain: {{spreadMs: 50}}\n",
+        )));
+    }
+
+    fn stop(&mut self) {
+        self.process = None;
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.disco.path().join(name)
+    }
+
+    fn relay(&self, kind: &str, controller: bool) -> Rosterd {
+        let port = if kind == "io.l5d.namerd" { self.thrift } else { self.http };
+        let controller =
+            if controller { format!(", controller: 'http://127.0.0.1:{}'", self.http) } else { String::new() };
+        Rosterd::start(&format!(
+            "interpreter: {{kind: {kind}, dst: /$/inet/127.0.0.1/{port}, retry: {{baseSeconds: 1, maxSeconds: 1}}{controller}}}\n\
+             interfaces:\n\
+             - {{kind: io.l5d.thriftNameInterpreter, port: 0}}\n\
+             - {{kind: io.l5d.httpController, port: 0}}\n",
+        ))
+    }
+}
+
+fn free_port() -> u16 {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
+    listener.local_addr().expect("bound").port()
+}
+
+fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !holds() {
+        assert!(Instant::now() < deadline, "never: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn write(port: u16, method: &str, ns: &str, headers: &str, dtab: &str) -> Answer {
+    let length = dtab.len();
+    request(
+        port,
+        &format!(
+            "{method} /api/1/dtabs/{ns} HTTP/1.1\r\nHost: x\r\nContent-Type: application/dtab\r\n{headers}Content-Length: {length}\r\n\r\n{dtab}"
+        ),
+    )
+}
+
+const KINDS: [&str; 2] = ["io.l5d.namerd", "io.l5d.namerd.http"];
+
+#[test]
+fn a_relay_answers_as_the_server_behind_it() {
+    let server = Server::start();
+    let relays = KINDS.map(|kind| server.relay(kind, true));
+    for target in [
+        "/api/1/resolve/default?path=/svc/web",
+        "/api/1/bind/default?path=/svc/web/rest",
+        "/api/1/bind/default?path=/svc/both",
+        "/api/1/bind/default?path=/svc/gone",
+        "/api/1/bind/other?path=/svc/web",
+        "/api/1/bind/default?path=/svc/web&dtab=/svc=>/$/inet/127.1/80",
+        "/api/1/addr/default?path=/%23/io.l5d.fs/new",
+        "/api/1/addr/default?path=/%23/io.l5d.fs/gone",
+        "/api/1/addr/default?path=/$/inet/127.1/8080",
+        "/api/1/delegate/default?path=/svc/both",
+        "/api/1/delegate?path=/svc/web&dtab=/svc=>/$/inet/127.1/80",
+        "/api/1/dtabs",
+        "/api/1/dtabs/default",
+        "/api/1/dtabs/gone",
+        "/api/1/bound-names",
+    ] {
+        let asked = get(server.http, target);
+        for (kind, relay) in KINDS.iter().zip(&relays) {
+            let relayed = get(relay.http(), target);
+            // The thrift interface does not tell weights that neither have a node name nor an authority.
+            let plain = |answer: &Answer| answer.text().replace("\"endpoint_addr_weight\":0.5", "");
+            assert_eq!(plain(&relayed), plain(&asked), "{kind}: {target}");
+            assert_eq!(relayed.head.status(), asked.head.status(), "{kind}: {target}");
+            assert_eq!(relayed.head.header("etag"), asked.head.header("etag"), "{kind}: {target}");
+        }
+    }
+}
+
+#[test]
+fn changes_come_through_a_relay_and_outages_do_not() {
+    for kind in KINDS {
+        let mut server = Server::start();
+        let relay = server.relay(kind, true);
+        let mut watch = Wire::open(relay.http());
+        watch.send(b"GET /api/1/resolve/default?path=/svc/web&watch=true HTTP/1.1\r\n\r\n");
+        assert_eq!(watch.head().status(), 200);
+        let mut line = || match watch.chunk(PATIENCE) {
+            Chunk::Data(data) => String::from_utf8(data).expect("text"),
+            other => panic!("{kind}: {other:?} instead of a line"),
+        };
+        assert!(line().contains("10.0.0.2"), "{kind}");
+        std::fs::write(server.file("web"), "10.0.0.3 8080\n").expect("written");
+        assert!(line().contains("10.0.0.3"), "{kind}");
+        let known = get(relay.http(), "/api/1/resolve/default?path=/svc/web");
+
+        server.stop();
+        until("both watches are told as stale", || {
+            get(relay.admin(), "/metrics").text().contains("condition=\"stale\"} 2")
+        });
+        assert!(get(relay.admin(), "/ready").text().contains("stale since"), "{kind}");
+        let again = get(relay.http(), "/api/1/resolve/default?path=/svc/web");
+        assert_eq!((again.head.status(), again.text()), (200, known.text()), "{kind}");
+        let page = get(relay.admin(), &format!("/interpreter_state/{kind}.json"));
+        let page: serde_json::Value = serde_json::from_str(page.text()).expect("JSON");
+        let addr = &page["addr"]["/#/io.l5d.fs/web"];
+        assert_eq!(addr["condition"], "stale", "{kind}: {page}");
+        assert!(addr["poll"]["error"].as_str().is_some_and(|error| !error.is_empty()), "{kind}: {page}");
+        let unknown = get(relay.http(), "/api/1/dtabs/default");
+        assert_eq!(unknown.head.status(), 503, "{kind}: what is edited must be what is there: {unknown:?}");
+
+        std::fs::write(server.file("web"), "10.0.0.4 8080\n").expect("written");
+        server.restart();
+        assert!(line().contains("10.0.0.4"), "{kind}");
+        until("it is as good as new", || get(relay.admin(), "/ready").text() == "ready\n");
+    }
+}
+
+#[test]
+fn writes_go_to_the_controller_and_are_seen_at_once() {
+    let server = Server::start();
+    for kind in KINDS {
+        let relay = server.relay(kind, true);
+        let (port, here) = (relay.http(), server.http);
+        assert_eq!(write(port, "POST", "new", "", "/svc => /$/nil").head.status(), 204);
+        assert_eq!(write(port, "POST", "new", "", "/svc => /$/nil").head.status(), 409);
+        assert_eq!(get(port, "/api/1/dtabs").text(), "[\"default\",\"new\"]\n");
+        let stored = get(port, "/api/1/dtabs/new");
+        assert_eq!(stored.text(), get(here, "/api/1/dtabs/new").text());
+        let version = stored.head.header("etag").expect("a version").to_owned();
+        let with = |version: &str| format!("If-Match: {version}\r\n");
+        assert_eq!(write(port, "PUT", "new", &with(&version), "/svc => /$/inet/127.1/80").head.status(), 204);
+        assert!(get(port, "/api/1/dtabs/new").text().contains("127.1"), "a read after a write sees it");
+        let late = write(port, "PUT", "new", &with(&version), "/svc => /$/fail");
+        let newest = get(here, "/api/1/dtabs/new").head.header("etag").map(str::to_owned);
+        assert_eq!((late.head.status(), late.head.header("etag").map(str::to_owned)), (412, newest));
+        assert_eq!(write(port, "PUT", "new", "", "/svc => (").head.status(), 400);
+        until("a binding under it follows", || get(port, "/api/1/resolve/new?path=/svc").text().contains("127.0.0.1"));
+        assert_eq!(write(port, "DELETE", "new", "", "").head.status(), 204);
+        assert_eq!(write(port, "DELETE", "new", "", "").head.status(), 404);
+        assert_eq!(get(port, "/api/1/dtabs/new").head.status(), 404);
+        assert_eq!(get(port, "/api/1/dtabs").text(), "[\"default\"]\n");
+    }
+}
+
+#[test]
+fn without_a_controller_lists_and_writes_are_refused_by_name() {
+    let server = Server::start();
+    for kind in KINDS {
+        let relay = server.relay(kind, false);
+        for refused in [
+            get(relay.http(), "/api/1/dtabs"),
+            get(relay.http(), "/api/1/dtabs?watch=true"),
+            get(relay.http(), "/api/1/bound-names"),
+            write(relay.http(), "POST", "new", "", "/svc => /$/nil"),
+            write(relay.http(), "PUT", "new", "", "/svc => /$/nil"),
+            write(relay.http(), "DELETE", "default", "", ""),
+        ] {
+            assert_eq!(refused.head.status(), 501, "{kind}: {refused:?}");
+            assert!(refused.text().contains("/$/inet/127.0.0.1/"), "{kind}: {refused:?}");
+            assert!(refused.text().contains("interpreter.controller"), "{kind}: {refused:?}");
+        }
+        let dtab = get(relay.http(), "/api/1/dtabs/default");
+        assert_eq!(dtab.text(), get(server.http, "/api/1/dtabs/default").text(), "{kind}");
+    }
+}
+
+#[test]
+fn a_namer_of_another_server_is_bridged_under_its_own_ids() {
+    let server = Server::start();
+    for (kind, port) in KINDS.into_iter().zip([server.thrift, server.http]) {
+        let bridge = Rosterd::start(&format!(
+            "storage: {{kind: io.l5d.inMemory, namespaces: {{default: /svc => /#/io.l5d.fs}}}}\n\
+             namers: [{{kind: io.rosterd.namerd, prefix: /io.l5d.fs, protocol: {kind}, dst: /$/inet/127.0.0.1/{port}}}]\n\
+             interfaces: [{{kind: io.l5d.httpController, port: 0}}]\n",
+        ));
+        for path in ["web/rest", "gone"] {
+            let bridged = get(bridge.http(), &format!("/api/1/bind/default?path=/svc/{path}"));
+            assert_eq!(
+                bridged.text(),
+                get(server.http, &format!("/api/1/bind/default?path=/svc/{path}")).text(),
+                "{kind}"
+            );
+        }
+        let resolve = || get(bridge.http(), "/api/1/resolve/default?path=/svc/web").text().to_owned();
+        let before = resolve();
+        assert!(before.contains("10.0.0.1"), "{kind}: {before}");
+        let file = server.file("web");
+        std::fs::write(&file, "10.0.9.9 8080\n").expect("written");
+        until("a change comes through", || resolve().contains("10.0.9.9"));
+        std::fs::write(&file, "10.0.0.1 8080\n10.0.0.2 8080\n").expect("written");
+    }
+}
