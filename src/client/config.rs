@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use super::http::Http;
 use super::mux::ThriftMux;
-use super::{ClientMetrics, Connect, Protocol, Retry, Tcp, Timings};
+use super::{ClientMetrics, Connect, Protocol, Retry, Tcp, Timings, Tls};
 use crate::config::tree::Node;
-use crate::config::{Fields, FromNode, Millis, Report};
+use crate::config::{ClientTls, Fields, FromNode, Millis, Report, Validation};
 use crate::name::{Limits, Path};
+use crate::runtime::tls;
 
 /// How another name server is asked, whoever asks.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,6 +22,8 @@ pub struct UpstreamConfig {
     pub retry: Retry,
     /// `failureThreshold`: pings.
     pub threshold: Threshold,
+    /// `tls`: none for plain text.
+    pub tls: Option<ClientTls>,
 }
 
 /// The protocols.
@@ -51,11 +54,12 @@ impl UpstreamConfig {
         let dst: Option<Path> = fields.req_or("dst", missing);
         let retry = fields.or("retry", Retry::default());
         let threshold = fields.or("failureThreshold", Threshold::default());
-        if fields.node("tls").is_some() {
-            fields.report().problem(fields.span_of("tls"), "tls: not built yet");
+        let tls = fields.opt("tls").filter(|tls: &ClientTls| tls.enabled);
+        if let Some(tls) = &tls {
+            tls::Client::check(tls, fields);
         }
         let _: bool = fields.or("experimental", false);
-        Some(Self { speaks, dst: dst?, retry, threshold })
+        Some(Self { speaks, dst: dst?, retry, threshold, tls })
     }
 
     /// How long things take.
@@ -69,11 +73,21 @@ impl UpstreamConfig {
     /// # Errors
     /// One line, for what only shows now.
     pub fn protocol(&self, name: &str, names: Limits, metrics: &ClientMetrics) -> Result<Arc<dyn Protocol>, String> {
-        let connect: Arc<dyn Connect> = Arc::new(Tcp);
+        let connect: Arc<dyn Connect> = match &self.tls {
+            None => Arc::new(Tcp),
+            Some(tls) => Arc::new(Tls::new(tls)?),
+        };
         let timings = self.timings();
         Ok(match self.speaks {
             Speaks::ThriftMux => Arc::new(ThriftMux::new(name, connect, timings, names, metrics.clone())),
-            Speaks::Http => Arc::new(Http::new(name, connect, timings, names, metrics.clone(), (name, ""))?),
+            Speaks::Http => {
+                // Without TLS Linkerd sends no Host; with it, the name in the certificate (TlsFilter.scala:12).
+                let host = match self.tls.as_ref().map(|tls| &tls.validation) {
+                    Some(Validation::CommonName(name) | Validation::Off { server_name: Some(name) }) => name,
+                    Some(Validation::Off { server_name: None }) | None => "namerd",
+                };
+                Arc::new(Http::new(name, connect, timings, names, metrics.clone(), (host, ""))?)
+            }
         })
     }
 }

@@ -24,7 +24,7 @@ mod upstream;
 
 pub use ask::{Answer, Ask, Named};
 pub use config::{Speaks, Threshold, UpstreamConfig};
-pub use connect::{Connect, Stream, Tcp};
+pub use connect::{Connect, Stream, Tcp, Tls};
 pub use end::{End, Failure, Reason};
 pub use feed::Feed;
 pub use metrics::ClientMetrics;

@@ -4,7 +4,11 @@ use std::net::TcpListener;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+
 use crate::support::{Answer, Chunk, PATIENCE, Rosterd, Wire, folder, get, request};
+
+const KINDS: [&str; 2] = ["io.l5d.namerd", "io.l5d.namerd.http"];
 
 /// A name server with files, which can be ended and started again where it was.
 struct Server {
@@ -83,7 +87,44 @@ fn write(port: u16, method: &str, ns: &str, headers: &str, dtab: &str) -> Answer
     )
 }
 
-const KINDS: [&str; 2] = ["io.l5d.namerd", "io.l5d.namerd.http"];
+#[test]
+fn a_relay_asks_over_tls_and_checks_the_name_in_the_certificate() {
+    let files = folder();
+    let at = |name: &str| files.path().join(name).display().to_string();
+    let ca_key = KeyPair::generate().expect("a key");
+    let mut params = CertificateParams::default();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    std::fs::write(at("ca.pem"), params.self_signed(&ca_key).expect("a CA").pem()).expect("written");
+    let issuer = Issuer::new(params, ca_key);
+    let key = KeyPair::generate().expect("a key");
+    let params = CertificateParams::new(["namerd.example".to_owned()]).expect("a name");
+    std::fs::write(at("cert.pem"), params.signed_by(&key, &issuer).expect("a certificate").pem()).expect("written");
+    std::fs::write(at("key.pem"), key.serialize_pem()).expect("written");
+    let tls = format!("{{certPath: {}, keyPath: {}}}", at("cert.pem"), at("key.pem"));
+    let server = Rosterd::start(&format!(
+        "storage: {{kind: io.l5d.inMemory, namespaces: {{default: /svc => /$/inet/127.1/8080}}}}\n\
+         interfaces:\n\
+         - {{kind: io.l5d.thriftNameInterpreter, port: 0, tls: {tls}}}\n\
+         - {{kind: io.l5d.httpController, port: 0, tls: {tls}}}\n",
+    ));
+    let ports = [server.port("io.l5d.thriftNameInterpreter"), server.http()];
+    for (kind, port) in KINDS.into_iter().zip(ports) {
+        let relay = |name: &str| {
+            let tls = format!("{{commonName: {name}, trustCertsBundle: {}}}", at("ca.pem"));
+            Rosterd::start(&format!(
+                "interpreter: {{kind: {kind}, dst: /$/inet/127.0.0.1/{port}, tls: {tls}}}\n\
+                 interfaces: [{{kind: io.l5d.httpController, port: 0}}]\n",
+            ))
+        };
+        let good = relay("namerd.example");
+        assert!(get(good.http(), "/api/1/resolve/default?path=/svc").text().contains("127.0.0.1"), "{kind}");
+        let bad = relay("other.example");
+        let mut asked = Wire::open(bad.http());
+        asked.send(b"GET /api/1/resolve/default?path=/svc&watch=true HTTP/1.1\r\n\r\n");
+        bad.wait_for_output("TLS: invalid peer certificate");
+        assert!(get(bad.admin(), "/metrics").text().contains("outcome=\"tls\""), "{kind}");
+    }
+}
 
 #[test]
 fn a_relay_answers_as_the_server_behind_it() {

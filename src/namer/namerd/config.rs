@@ -72,7 +72,7 @@ mod tests {
         let config = read("dst: /$/inet/namerd.example/4100").expect("valid");
         assert_eq!((&*config.hosts, &*config.namespace), ("namerd.example:4100", NO_NAMESPACE));
         assert_eq!(config.upstream.speaks, Speaks::ThriftMux);
-        let text = "{dst: /$/inet/namerd.example/4180, protocol: io.l5d.namerd.http, namespace: bridged}";
+        let text = "dst: /$/inet/namerd.example/4180\nprotocol: io.l5d.namerd.http\nnamespace: bridged";
         let config = read(text).expect("valid");
         assert_eq!((config.upstream.speaks, &*config.namespace), (Speaks::Http, "bridged"));
     }
@@ -82,7 +82,7 @@ mod tests {
         let refused = |text: &str| read(text).expect_err("refused").remove(0);
         assert_eq!(refused("dst: /#/io.l5d.fs/namerd"), "/#/io.l5d.fs/namerd is not of the form /$/inet/host/port");
         assert!(refused("{}").starts_with("`dst` is a required field"));
-        let text = "{dst: /$/inet/a/1, protocol: io.l5d.mesh}";
+        let text = "dst: /$/inet/a/1\nprotocol: io.l5d.mesh";
         assert_eq!(refused(text), "'io.l5d.mesh' is neither io.l5d.namerd nor io.l5d.namerd.http");
     }
 }
