@@ -96,13 +96,16 @@ impl fmt::Debug for ClientMetrics {
     }
 }
 
+/// What is read of an upstream's figures, after the word for it.
+type Value = (&'static str, fn(&Figures) -> f64);
+
 // === impl Watches ===
 
 impl Collector for Watches {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let read: Vec<(Arc<str>, Figures)> =
             self.0.shown().iter().map(|upstream| (upstream.name.clone(), upstream.figures())).collect();
-        let mut gauges = |name: &str, help: &str, label: &str, values: &[(&str, fn(&Figures) -> f64)]| {
+        let mut gauges = |name: &str, help: &str, label: &str, values: &[Value]| {
             let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
             for (upstream, figures) in &read {
                 for (word, value) in values {

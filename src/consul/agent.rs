@@ -27,12 +27,15 @@ struct Shared {
     runtime: Handle,
 }
 
+/// What there is already, for as long as somebody uses it.
+type Known<K, V> = Arc<Mutex<Vec<(K, Weak<V>)>>>;
+
 /// The agents of the process. Who asks for the same address as the same client gets the same agent, with one pool of
 /// connections; those with one address share its places. Cloning shares them.
 #[derive(Clone)]
 pub struct Agents {
-    known: Arc<Mutex<Vec<(AgentConfig, Weak<Shared>)>>>,
-    turns: Arc<Mutex<Vec<(Address, Weak<Turns>)>>>,
+    known: Known<AgentConfig, Shared>,
+    turns: Known<Address, Turns>,
     metrics: ConsulMetrics,
     runtime: Handle,
 }
@@ -56,6 +59,7 @@ pub struct AgentFigures {
 
 impl Agents {
     /// No agents yet. Must be called within a runtime, on which all watches will run.
+    #[expect(clippy::new_without_default, reason = "a default that must be called within a runtime would surprise")]
     pub fn new() -> Self {
         let (known, turns) = (Arc::default(), Arc::default());
         Self { known, turns, metrics: ConsulMetrics::default(), runtime: Handle::current() }

@@ -22,7 +22,7 @@ pub(super) const PERIOD: Duration = Duration::from_secs(2);
 /// Looks after the files of these servers for as long as the handle lives.
 pub fn keep_current(servers: Vec<Arc<Server>>) -> AbortOnDropHandle<()> {
     AbortOnDropHandle::new(tokio::spawn(async move {
-        let mut lookouts: Vec<Lookout> = servers.iter().map(|server| Lookout::at(server)).collect();
+        let mut lookouts: Vec<Lookout> = servers.iter().map(Lookout::at).collect();
         let mut ticks = interval(PERIOD);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         while !lookouts.is_empty() {
@@ -32,7 +32,7 @@ pub fn keep_current(servers: Vec<Arc<Server>>) -> AbortOnDropHandle<()> {
                 lookouts
             });
             // After a panic, which has been logged.
-            lookouts = looked.await.unwrap_or_else(|| servers.iter().map(|server| Lookout::at(server)).collect());
+            lookouts = looked.await.unwrap_or_else(|| servers.iter().map(Lookout::at).collect());
         }
     }))
 }

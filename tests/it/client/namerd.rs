@@ -268,12 +268,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
                 self.draining = true;
                 self.answer_parked(true);
             }
-            Message::Tdiscarded { which, .. } => {
-                if self.parked.remove(&which).is_some() {
-                    self.namerd.state.parked.fetch_sub(1, Ordering::SeqCst);
-                    self.namerd.see("discard".to_owned());
-                    Message::Rdiscarded(which).write(&mut self.out);
-                }
+            Message::Tdiscarded { which, .. } if self.parked.remove(&which).is_some() => {
+                self.namerd.state.parked.fetch_sub(1, Ordering::SeqCst);
+                self.namerd.see("discard".to_owned());
+                Message::Rdiscarded(which).write(&mut self.out);
             }
             Message::Tdispatch { tag, payload } => self.dispatch(tag, &payload, manners.calls),
             _ => {}

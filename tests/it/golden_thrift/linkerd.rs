@@ -8,22 +8,14 @@ use rustix::process::Signal;
 
 use super::recording::{Events, From, Recording};
 use super::replay;
-use super::world::{INTERFACE, Running};
+use super::world::Running;
 use crate::support::mux;
 use crate::support::thrift::{REPLY, hex};
-use crate::support::{Action, Frames, Next, PATIENCE, get, not_built};
+use crate::support::{Action, Frames, Next, PATIENCE, get};
 
 /// Long enough for an answer that should not come.
 const SILENCE: Duration = Duration::from_millis(100);
 const TDRAIN: &[u8] = &[0x40, 0, 0, 1];
-
-fn is_built() -> bool {
-    let built = !not_built().contains(INTERFACE);
-    if !built {
-        println!("not run: {INTERFACE} is not built");
-    }
-    built
-}
 
 /// A rosterd as the routers of the recordings found their name server.
 fn start(keys: &str) -> (Running, Events) {
@@ -32,9 +24,6 @@ fn start(keys: &str) -> (Running, Events) {
 
 #[test]
 fn a_router_is_answered_as_namerd_answered_it() {
-    if !is_built() {
-        return;
-    }
     let (mut running, events) = start("");
     let mut failures = Vec::new();
     let recordings = Recording::all("linkerd-client", "thrift-");
@@ -51,9 +40,6 @@ fn a_router_is_answered_as_namerd_answered_it() {
 
 #[test]
 fn every_poll_of_a_router_is_answered_or_held_after_all_that_a_script_did_to_it() {
-    if !is_built() {
-        return;
-    }
     let (mut running, events) = start("");
     let mut scripted = 0;
     for recording in Recording::all("linkerd-client", "thrift-") {
@@ -68,9 +54,6 @@ fn every_poll_of_a_router_is_answered_or_held_after_all_that_a_script_did_to_it(
 
 #[test]
 fn a_router_is_told_that_the_server_ends_and_loses_no_poll() {
-    if !is_built() {
-        return;
-    }
     let recording = Recording::load("linkerd-client", "thrift-tdrain");
     let (mut running, events) = start("drain: {lameDuckMs: 500, spreadMs: 100}\n");
     running.prepare(&recording, &events);
@@ -112,9 +95,6 @@ fn a_router_is_told_that_the_server_ends_and_loses_no_poll() {
 
 #[test]
 fn behind_one_address_a_router_that_gets_no_pings_any_more_takes_its_polls_elsewhere() {
-    if !is_built() {
-        return;
-    }
     let recording = Recording::load("linkerd-client", "thrift-pingsilence-then-answer");
     let (mut running, events) = start("drain: {pingSilence: true, spreadMs: 100}\n");
     running.prepare(&recording, &events);

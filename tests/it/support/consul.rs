@@ -202,6 +202,7 @@ impl Consul {
 }
 
 impl Drop for Consul {
+    #[expect(clippy::print_stderr, reason = "what the agents said explains a failure")]
     fn drop(&mut self) {
         if std::thread::panicking() {
             let backends = self.backends.lock();
