@@ -19,8 +19,10 @@ use crate::config::SocketOptions;
 /// A silent connection is probed after this time, since a router never notices that its peer is gone.
 const KEEPALIVE_AFTER: Duration = Duration::from_secs(30);
 const KEEPALIVE_EVERY: Duration = Duration::from_secs(10);
-/// Data that is not acknowledged for so long ends the connection.
-const USER_TIMEOUT: Duration = Duration::from_secs(30);
+/// Data that is not acknowledged, or not taken by a client with a full window, ends the connection after so long; and so
+/// do probes without an answer, once the peer has been silent for so long: hence that of more than one of them.
+const USER_TIMEOUT: Duration = Duration::from_secs(60);
+const _: () = assert!(KEEPALIVE_AFTER.as_secs() + 2 * KEEPALIVE_EVERY.as_secs() < USER_TIMEOUT.as_secs());
 /// Pause after an error that is likely to come again at once.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
@@ -178,12 +180,14 @@ fn prepare(stream: &TcpStream, options: &SocketOptions) -> io::Result<()> {
     if options.keep_alive != Some(false) {
         socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE_AFTER).with_interval(KEEPALIVE_EVERY))?;
     }
-    socket.set_tcp_user_timeout(Some(USER_TIMEOUT))
+    // Who is slow is cut by the one that is configured, if anything.
+    socket.set_tcp_user_timeout(Some(options.write_timeout.unwrap_or_default().max(USER_TIMEOUT)))
 }
 
 #[cfg(test)]
 mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
     use tokio::sync::oneshot;
 
     use super::super::Endpoint;
@@ -234,6 +238,30 @@ mod tests {
         third.write_all(b"b").await.expect("write");
         assert_eq!(within(third.read_u8()).await.expect("echo"), b'b');
         server.abort();
+    }
+
+    /// A connection that is served, and the options of its socket.
+    async fn timeouts(options: SocketOptions) -> (Duration, Duration, Duration) {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("free port");
+        let _client = TcpStream::connect(listener.local_addr().expect("bound")).await.expect("connect");
+        let (stream, _) = listener.accept().await.expect("accept");
+        prepare(&stream, &options).expect("a fresh socket takes options");
+        let socket = SockRef::from(&stream);
+        let after = socket.tcp_keepalive_time().expect("readable");
+        let every = socket.tcp_keepalive_interval().expect("readable");
+        (after, every, socket.tcp_user_timeout().expect("readable").expect("set"))
+    }
+
+    #[tokio::test]
+    async fn one_lost_probe_ends_no_connection_and_neither_does_a_client_that_is_slower_than_the_kernel_likes() {
+        let (after, every, limit) = timeouts(SocketOptions::default()).await;
+        // The kernel looks at the limit when it is about to send a probe, and one is out.
+        let probes = (0..).map(|n| after + every * n).take_while(|at| *at < limit).count();
+        assert!(probes >= 3, "{probes} probes before a silent connection is ended");
+        assert!(limit >= Duration::from_secs(60), "a client may take nothing for as long");
+        let write_timeout = Some(Duration::from_secs(600));
+        let (.., limit) = timeouts(SocketOptions { write_timeout, ..SocketOptions::default() }).await;
+        assert!(limit >= Duration::from_secs(600), "{limit:?}");
     }
 
     #[tokio::test]
