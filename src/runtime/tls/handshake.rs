@@ -63,7 +63,7 @@ impl Server {
         let mut first = [0; 16];
         let Ok(length @ 1..) = stream.peek(&mut first).await else { return Ok(None) };
         if first[0] != 0x16 {
-            return Err((Failure::not_tls(foreign::guess(&first[..length])), None));
+            return Err((Failure::not_tls(foreign::guess(&first[..length])), Some(stream)));
         }
         let accepting = TlsAcceptor::from(self.current().config.clone()).accept(stream).into_fallible();
         match paced(accepting).await {
