@@ -47,6 +47,14 @@ pub fn take_frame(input: &mut BytesMut, most: usize) -> Result<Option<Bytes>, Ba
     Ok(Some(input.split_to(bytes).freeze()))
 }
 
+/// What the beginning of a frame of mux says: how many bytes it has with those of its length, and whether it is a piece of
+/// a message of which more is to come. None as long as that is not known.
+pub fn peek_frame(input: &[u8]) -> Option<(usize, bool)> {
+    let length = u32::from_be_bytes(*input.first_chunk::<LENGTH>()?) as usize;
+    let header = u32::from_be_bytes(*input[LENGTH..].first_chunk::<HEADER>()?);
+    Some((LENGTH + length, header & Tag::MORE != 0))
+}
+
 /// Names an exchange: a request's tag is free again once its answer was sent.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Tag(u32);

@@ -19,7 +19,7 @@ mod tests;
 mod write;
 
 pub use fragments::{Reassembly, write_reply};
-pub use frame::{BadFrame, Frame, Kind, Tag, take_frame};
+pub use frame::{BadFrame, Frame, Kind, Tag, peek_frame, take_frame};
 pub use init::{Init, Tls};
 pub use message::{BadMessage, Message, Status};
 

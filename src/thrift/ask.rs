@@ -135,6 +135,11 @@ impl Ask {
 // === impl NameRef ===
 
 impl NameRef {
+    /// Bytes of what it holds.
+    pub fn bytes(&self) -> usize {
+        self.stamp.len() + self.elems.len() + self.ns.len()
+    }
+
     /// The name as a path, which is never the empty one.
     ///
     /// # Errors

@@ -8,12 +8,14 @@ use tokio::time::timeout;
 
 /// How long somebody waits for room.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// Room is given in pieces of so many bytes.
+const PIECE: usize = 4 << 10;
 
 /// Memory for what clients send that is large. Who finds none has to wait, so that a few hundred clients cannot have it
 /// all by announcing megabytes.
 #[derive(Clone, Debug)]
 pub struct Room {
-    /// Counts pieces of [`Room::LARGE`] bytes.
+    /// Counts pieces of [`PIECE`] bytes.
     pieces: Arc<Semaphore>,
 }
 
@@ -24,7 +26,7 @@ pub struct Taken(OwnedSemaphorePermit);
 // === impl Room ===
 
 impl Room {
-    /// What is not larger than this needs no room.
+    /// What is not larger than this needs no room, where little of it comes at a time.
     pub const LARGE: usize = 64 << 10;
 
     /// Room for `times` of the largest, which has `largest` bytes.
@@ -52,7 +54,7 @@ impl Taken {
 }
 
 fn pieces(bytes: usize) -> u32 {
-    u32::try_from(bytes.div_ceil(Room::LARGE)).unwrap_or(u32::MAX)
+    u32::try_from(bytes.div_ceil(PIECE)).unwrap_or(u32::MAX)
 }
 
 #[cfg(test)]

@@ -34,6 +34,8 @@ use crate::wire::Room;
 
 /// So many requests of the largest size may be in memory at a time. What they are parsed to is many times as large.
 const LARGEST: usize = 2;
+/// And so many of up to 64 KiB.
+const HARDLY_LARGE: usize = 256;
 
 /// What all sessions of an interface share.
 struct Server {
@@ -44,7 +46,9 @@ struct Server {
     limits: LimitCounts,
     /// `limits.bodyBytes`: bytes of one request.
     most_bytes: usize,
+    /// For requests over 64 KiB, and for those that are only larger than usual.
     room: Room,
+    small_room: Room,
     settings: Sessions,
     read_timeout: Option<Duration>,
     write_timeout: Option<Duration>,
@@ -54,6 +58,7 @@ struct Server {
     plain_connects: Counter,
     metrics: ThriftMetrics,
     foreign: Seldom,
+    faults: Seldom,
 }
 
 /// Serves what comes to `listener` until the drain ends it. Must be called within a runtime.
@@ -83,6 +88,7 @@ impl Server {
             limits: core.limits.clone(),
             most_bytes: core.body_bytes,
             room: Room::new(core.body_bytes, LARGEST),
+            small_room: Room::new(Room::LARGE, HARDLY_LARGE),
             settings: core.sessions.clone(),
             read_timeout: options.read_timeout,
             write_timeout: options.write_timeout,
@@ -92,6 +98,7 @@ impl Server {
             stats: ServerStats::new(thrift),
             metrics: core.metrics.thrift.clone(),
             foreign: Seldom::new(Duration::from_secs(60)),
+            faults: Seldom::new(Duration::from_secs(10)),
         }
     }
 }

@@ -69,6 +69,24 @@ fn ten_thousand_half_open_handshakes_disturb_nobody_and_end_after_ten_seconds() 
 }
 
 #[test]
+fn two_thousand_frames_that_were_begun_take_little_memory() {
+    let rosterd = server();
+    let before = rosterd.resident();
+    bears(&rosterd, || {
+        let begin = [&(60_u32 << 10).to_be_bytes()[..], &[2, 0, 0, 2], &[0; 59 << 10]].concat();
+        let mut begun = Vec::new();
+        for _ in 0..2_000 {
+            let mut frames = Frames::open(port(&rosterd));
+            frames.send_raw(&begin);
+            begun.push(frames);
+        }
+        ping_and_ask(&mut mux::session(port(&rosterd)));
+        let now = rosterd.resident();
+        assert!(now < before + (50 << 20), "{} MiB for 2,000 times 59 KiB", (now - before) >> 20);
+    });
+}
+
+#[test]
 fn a_first_frame_that_comes_byte_by_byte_is_not_waited_for() {
     let rosterd = server();
     let message = mux::tdispatch(2, &mux::bind("", b"", &["svc", "web"], "default").write());

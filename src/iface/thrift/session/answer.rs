@@ -8,10 +8,11 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use super::{End, Fault, Session};
 use crate::iface::thrift::metrics::Outcome;
 use crate::mux::{Message, Status, Tag, write_reply};
+use crate::store::Key;
 use crate::thrift::{self, EMPTY_STRUCT, Method, NameRef, kind, reply_head};
 
 /// How finagle calls an answer that is an exception (ThriftMux.scala:483-495).
-const EXCEPTION: &str = "org.apache.thrift.TApplicationException";
+pub(super) const EXCEPTION: &str = "org.apache.thrift.TApplicationException";
 
 /// Where an answer goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,8 +37,8 @@ pub(super) enum Form {
 pub(super) enum Place {
     /// In the inbox, under this serial number.
     Inbox(u32),
-    /// In a row, as a parked poll.
-    Row(u32),
+    /// In a row, as a parked poll with this serial number; or taken out of it, and about to be answered.
+    Row { key: Key, serial: u32 },
     /// In the task with this serial number.
     Task(u32),
     /// Nowhere: it is never going to be answered.
@@ -92,8 +93,10 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Session<IO> {
     }
 
     /// Answers a request of which not even the head is a call.
-    pub(super) fn no_call(&mut self, exchange: Exchange, text: String) -> Result<(), End> {
+    pub(super) fn no_call(&mut self, exchange: Exchange, came: u32, text: String) -> Result<(), End> {
         self.exchanges.remove(&exchange.tag);
+        self.traffic.requests += 1;
+        self.server.stats.finished(Some(EXCEPTION), self.times.since(came));
         let (tag, status) = (exchange.tag, Status::Error);
         match exchange.form {
             Form::Dispatch => Message::Rdispatch { tag, status, payload: text.into() }.write(&mut self.output),

@@ -1,6 +1,7 @@
 //! What was read, frame by frame.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -13,8 +14,8 @@ use crate::runtime::guess;
 use crate::wire::Taken;
 
 /// So many requests, and so many bytes of them, may wait to be worked on before nothing more is read.
-const MOST_WAITING: usize = 4_096;
-const MOST_WAITING_BYTES: usize = 256 << 10;
+const MOST_WAITING: usize = 1_024;
+const MOST_WAITING_BYTES: usize = 64 << 10;
 
 /// Requests in the order in which they came.
 #[derive(Debug, Default)]
@@ -30,7 +31,7 @@ pub(super) struct Asked {
     /// Tells it from a later one with the same tag.
     pub(super) serial: u32,
     pub(super) message: Bytes,
-    pub(super) room: Option<Taken>,
+    pub(super) room: Option<Arc<Taken>>,
 }
 
 // === impl Inbox ===
@@ -66,6 +67,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Session<IO> {
     /// Takes apart what was read, as far as there is room for what comes of it.
     pub(super) fn read_frames(&mut self) -> Result<(), End> {
         let most = self.server.most_bytes;
+        let mut taken = false;
         loop {
             self.behind = !(self.has_room() && self.inbox.has_room());
             if self.behind {
@@ -81,17 +83,17 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Session<IO> {
                         self.times.no_frame_has_begun();
                     }
                     self.frame(bytes)?;
+                    self.frame_is_over();
+                    taken = true;
                 }
                 Err(_) if matches!(self.dialect, Dialect::Unknown) => return Err(End::Foreign(guess(&self.input))),
                 Err(bad) => return Err(Fault::Frame(bad).into()),
             }
         }
         self.look_for_room();
-        if self.input.is_empty() {
-            if self.input.capacity() > super::QUIET_READ {
-                self.input = BytesMut::new();
-            }
-            self.reading = super::QUIET_READ;
+        if taken && !self.behind {
+            // The beginning of the next frame does not keep the memory of those before it.
+            self.input = BytesMut::from(&self.input[..]);
         }
         let begun = !self.input.is_empty() || self.reassembly.bytes() > 0;
         if begun && self.may_read() {
@@ -128,7 +130,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Session<IO> {
     pub(super) fn plain_frame(&mut self, message: Bytes) -> Result<(), End> {
         let exchange = Exchange { tag: Tag::MARKER, form: Form::Plain };
         self.serial = self.serial.wrapping_add(1);
-        let room = self.take_room();
+        let room = self.receiving.share();
         self.inbox.push(Asked { exchange, serial: self.serial, message, room });
         Ok(())
     }
@@ -172,7 +174,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Session<IO> {
             }
             return Err(Fault::DuplicateTag(tag).into());
         }
-        let room = self.take_room();
+        let room = self.receiving.share();
         self.inbox.push(Asked { exchange: Exchange { tag, form }, serial, message, room });
         Ok(())
     }
@@ -185,7 +187,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Session<IO> {
         match place {
             Place::Inbox(_) => {}
             Place::Held => self.held.retain(|question| question.exchange.tag != which),
-            Place::Row(key) => self.rows.discard(key, which),
+            Place::Row { key, serial } => self.rows.discard(key, serial),
             Place::Task(serial) => {
                 if let Some(abort) = self.aborts.remove(&serial) {
                     abort.abort();

@@ -43,8 +43,8 @@ enum Stage {
     Silent { until: Instant },
     /// Polls are answered at once.
     Answering,
-    /// All have been.
-    Going { until: Instant },
+    /// All have been. Once the time is over (None) what is still under way is waited for.
+    Going { until: Option<Instant> },
 }
 
 // === impl Leaving ===
@@ -87,14 +87,13 @@ impl Leaving {
         self.last
     }
 
+    /// When it goes on by itself; perhaps a moment ago.
     pub(super) fn due(&self) -> Option<Instant> {
-        let due = match self.stage {
-            Stage::Serving | Stage::Answering => return None,
-            Stage::Placed { at: due } | Stage::Told { until: due } => due,
-            Stage::Silent { until: due } | Stage::Going { until: due } => due,
-        };
-        // After that something else is waited for, and nothing is gained by looking again and again.
-        Some(due).filter(|due| *due > Instant::now())
+        match self.stage {
+            Stage::Serving | Stage::Answering => None,
+            Stage::Placed { at: due } | Stage::Told { until: due } | Stage::Silent { until: due } => Some(due),
+            Stage::Going { until } => until,
+        }
     }
 
     /// The client has all its answers: nobody has to wait for this session any more.
@@ -143,15 +142,20 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Session<IO> {
 
     /// Takes part in the drain, once it is known what the client speaks; and if the drain is under way, at once.
     pub(super) fn begin_leaving(&mut self) {
-        let leaving = &mut self.leaving;
+        let (leaving, now) = (&mut self.leaving, Instant::now());
         leaving.hold = Some(leaving.drain.hold(Phase::Leave));
-        if leaving.drain.phase() < Phase::Leave {
+        let phase = leaving.drain.phase();
+        if phase < Phase::Leave {
             return;
         }
         // It came in spite of that, so its address is still known; what it asks is answered at once.
-        leaving.stage = Stage::Going { until: Instant::now() + TOLD };
-        if self.dialect.is_mux() && !self.server.settings.ping_silence {
-            Message::Tdrain(Tag::CONTROL).write(&mut self.output);
+        leaving.stage = Stage::Going { until: Some(now + TOLD) };
+        match self.server.settings.ping_silence {
+            _ if !self.dialect.is_mux() => {}
+            false => Message::Tdrain(Tag::CONTROL).write(&mut self.output),
+            // But a router that is not told would ask again at once, over and over: it is left to find out by itself.
+            true if phase == Phase::Leave => leaving.stage = Stage::Silent { until: now + SILENCE },
+            true => {}
         }
     }
 
@@ -190,8 +194,9 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Session<IO> {
             Stage::Told { until } | Stage::Silent { until } if until <= now => self.answer_everything(),
             Stage::Placed { .. } | Stage::Told { .. } | Stage::Silent { .. } => {}
             Stage::Answering => {}
-            Stage::Going { until } if until <= now && self.is_quiet() => return Err(End::Done),
-            Stage::Going { .. } => {}
+            Stage::Going { until: Some(until) } if until > now => {}
+            Stage::Going { .. } if self.is_quiet() => return Err(End::Done),
+            Stage::Going { .. } => self.leaving.stage = Stage::Going { until: None },
         }
         if self.leaving.stage == Stage::Answering {
             self.deliver();
@@ -199,17 +204,41 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Session<IO> {
                 if !self.dialect.is_mux() || self.leaving.last {
                     return Err(End::Done);
                 }
-                self.leaving.stage = Stage::Going { until: now + FAREWELL };
-            } else if self.rows.waiting() == self.exchanges.len() && self.marked.is_empty() && self.output.is_sent() {
-                // Only polls are left for which there is no value. They are answered as the last thing.
-                self.leaving.hold = None;
+                self.leaving.stage = Stage::Going { until: Some(now + FAREWELL) };
             }
         }
+        if self.leaving.answers_at_once() && self.has_only_polls_without_value() {
+            self.leaving.hold = None; // they are answered as the last thing
+        }
         Ok(())
+    }
+
+    /// Is there nothing but polls for which there is no value?
+    fn has_only_polls_without_value(&self) -> bool {
+        let waiting = self.rows.waiting();
+        waiting > 0 && waiting == self.exchanges.len() && self.marked.is_empty() && self.output.is_sent()
     }
 
     /// Has everything been answered, and the answers sent?
     fn is_quiet(&self) -> bool {
         self.exchanges.is_empty() && self.inbox.is_empty() && self.output.is_sent()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_moment_that_passes_between_two_looks_is_not_lost() {
+        let mut leaving = Leaving::new(&Drain::new());
+        let at = Instant::now();
+        tokio::time::advance(Duration::from_millis(1)).await;
+        for stage in [Stage::Placed { at }, Stage::Told { until: at }, Stage::Silent { until: at }] {
+            leaving.stage = stage;
+            assert_eq!(leaving.due(), Some(at), "{stage:?}");
+        }
+        leaving.stage = Stage::Going { until: Some(at) };
+        assert_eq!(leaving.due(), Some(at));
     }
 }

@@ -19,10 +19,11 @@ mod tests;
 mod times;
 mod work;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::io;
+use std::mem::MaybeUninit;
 use std::net::SocketAddr;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -31,7 +32,7 @@ use bytes::BytesMut;
 use futures_util::StreamExt;
 use futures_util::future::AbortHandle;
 use futures_util::stream::FuturesUnordered;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::timeout;
 
 use self::answer::{Place, Question};
@@ -39,6 +40,7 @@ use self::dialect::Dialect;
 use self::input::Inbox;
 use self::large::Receiving;
 use self::leave::Leaving;
+use self::polls::Owed;
 use self::rows::Rows;
 use self::times::Times;
 use self::work::{Finished, Task};
@@ -49,13 +51,17 @@ use crate::store::{Client, Key, Mailbox};
 use crate::telemetry::{LevelShare, Traffic};
 use crate::wire::{Output, Taken, linger};
 
-/// With so much on its way to a client that does not read, nothing more is read from it and nothing answered.
-const HIGH_WATER: usize = 1 << 20;
+/// With so much on its way to a client that does not read, nothing more is read from it. Requests are answered up to half
+/// of that, so that pings and discards are seen to while much is said.
+const HIGH_WATER: usize = 128 << 10;
+const MOST_AT_ONCE: usize = HIGH_WATER / 2;
 /// A client must read some of what waits for it within this time, where the configuration says nothing.
 const WRITE_PATIENCE: Duration = Duration::from_secs(60);
-/// How much is read at a time from a connection that is quiet, and from one that is not.
+/// How much is read at a time from a connection that is quiet, from one that is not, and at most: from one that has room
+/// for something large. What has begun and needs room it does not have takes no more than one reading.
 const QUIET_READ: usize = 512;
-const BUSY_READ: usize = 16 << 10;
+const BUSY_READ: usize = 4 << 10;
+const MOST_READ: usize = 16 << 10;
 /// A client that has closed its side may still want its answers, for so long.
 const HALF_CLOSED: Duration = Duration::from_secs(1);
 
@@ -82,6 +88,10 @@ struct Session<IO> {
     mailbox: Mailbox,
     /// Keys taken from the mailbox and not dealt with yet, in reverse.
     marked: Vec<Key>,
+    /// Rows with polls that have become old.
+    aged: Vec<Key>,
+    /// Answers for which there was no room yet.
+    owed: VecDeque<Owed>,
     tasks: FuturesUnordered<Task>,
     aborts: HashMap<u32, AbortHandle>,
     serial: u32,
@@ -176,6 +186,8 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Session<IO> {
             rows: Rows::new(),
             mailbox: Mailbox::new(),
             marked: Vec::new(),
+            aged: Vec::new(),
+            owed: VecDeque::new(),
             tasks: FuturesUnordered::new(),
             aborts: HashMap::new(),
             serial: 0,
@@ -209,6 +221,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Session<IO> {
     /// Does what can be done without waiting.
     fn turn(&mut self) -> Result<(), End> {
         self.read_frames()?;
+        self.pay();
         self.work()?;
         self.deliver();
         self.leave()?;
@@ -222,12 +235,18 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Session<IO> {
 
     /// With the client's side closed, what is parked is given up; what is being worked on is not.
     fn exchanges_are_over(&self) -> bool {
-        self.inbox.is_empty() && !self.behind && self.tasks.is_empty() && self.output.is_sent()
+        let is_read = self.inbox.is_empty() && !self.behind;
+        is_read && self.owed.is_empty() && self.tasks.is_empty() && self.output.is_sent()
     }
 
     /// Is the client keeping up?
     fn has_room(&self) -> bool {
         self.output.len() < HIGH_WATER
+    }
+
+    /// May requests be answered?
+    fn may_answer(&self) -> bool {
+        self.output.len() < MOST_AT_ONCE
     }
 
     /// May more be read, as far as it is up to us?
@@ -236,30 +255,33 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Session<IO> {
     }
 
     fn has_work(&self) -> bool {
-        let may_go_on = self.behind && self.inbox.has_room();
-        self.has_room() && (may_go_on || self.may_work() || !self.marked.is_empty())
+        let is_settled = self.owed.is_empty() && self.aged.is_empty() && self.marked.is_empty();
+        let may_read = self.behind && self.inbox.has_room() && self.has_room();
+        may_read || self.may_answer() && (self.may_work() || !is_settled)
     }
 
     /// Waits for the next thing to happen. Cancel safe.
     async fn wait(&mut self) -> Event {
         let has_work = self.has_work();
         let may_read = self.may_read() && !self.behind && !self.ended;
-        let may_answer = self.has_room() && self.marked.is_empty();
+        let may_answer = self.may_answer() && self.marked.is_empty();
         let due = self.due();
         self.times.set(due);
-        let Self { io, input, output, reading, receiving, mailbox, tasks, times, leaving, .. } = self;
+        let most = match () {
+            () if !may_read => 0,
+            () if self.receiving.is_large() => MOST_READ,
+            () => self.reading,
+        };
+        let Self { io, input, output, receiving, mailbox, tasks, times, leaving, .. } = self;
         if input.is_empty() && !has_work {
             output.shrink();
-        }
-        if may_read && input.capacity() - input.len() < *reading {
-            input.reserve(*reading);
         }
         tokio::select! {
             biased;
             // Before the client, which may keep us busy.
             () = leaving.next_phase() => Event::Phase,
             () = times.elapsed() => Event::Due,
-            event = std::future::poll_fn(|cx| transfer(cx, io, input, output, may_read)) => event,
+            event = std::future::poll_fn(|cx| transfer(cx, io, input, output, most)) => event,
             Some(finished) = tasks.next(), if !tasks.is_empty() => Event::Finished(finished),
             room = receiving.room(), if receiving.is_waiting() => Event::Room(room),
             () = mailbox.marked(), if may_answer => Event::Marked,
@@ -282,7 +304,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Session<IO> {
                     }
                     Some(Ok(count)) => {
                         self.times.heard();
-                        self.reading = if count >= self.reading { BUSY_READ } else { self.reading };
+                        self.reading = if count >= self.reading { BUSY_READ } else { QUIET_READ };
                         count
                     }
                     Some(Err(error)) => return Err(End::Gone(Some(error))),
@@ -352,7 +374,12 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Session<IO> {
             }
             End::Fault(fault) => {
                 server.metrics.ended(fault.reason());
-                tracing::info!(%peer, %fault, "session closed because of what the client sent");
+                match server.faults.due() {
+                    Some(left_out) => {
+                        tracing::info!(%peer, %fault, left_out, "session closed because of what the client sent");
+                    }
+                    None => tracing::debug!(%peer, %fault, "session closed because of what the client sent"),
+                }
             }
             End::TimedOut(what) => {
                 server.metrics.ended(what);
@@ -380,13 +407,13 @@ impl Fault {
     }
 }
 
-/// Writes what waits and reads what is there, as far as both go without waiting.
+/// Writes what waits and reads what is there, but no more than `most` bytes, as far as both go without waiting.
 fn transfer<IO: AsyncRead + AsyncWrite + Unpin>(
     cx: &mut Context<'_>,
     io: &mut IO,
     input: &mut BytesMut,
     output: &mut Output,
-    may_read: bool,
+    most: usize,
 ) -> Poll<Event> {
     let mut sent = 0;
     let had = !output.is_sent();
@@ -397,10 +424,13 @@ fn transfer<IO: AsyncRead + AsyncWrite + Unpin>(
             Poll::Pending => break,
         }
     }
-    if may_read {
-        // As much as there is room for, so that this ends.
-        if let Poll::Ready(read) = pin!(io.read_buf(input)).poll(cx) {
-            return Poll::Ready(Event::Moved { read: Some(read), sent });
+    if most > 0 {
+        // By way of the stack: a connection that is waited for has no memory for what may come.
+        let mut space = [MaybeUninit::uninit(); MOST_READ];
+        let mut into = ReadBuf::uninit(&mut space[..most]);
+        if let Poll::Ready(read) = Pin::new(io).poll_read(cx, &mut into) {
+            input.extend_from_slice(into.filled());
+            return Poll::Ready(Event::Moved { read: Some(read.map(|()| into.filled().len())), sent });
         }
     }
     if sent > 0 || (had && output.is_sent()) {

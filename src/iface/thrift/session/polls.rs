@@ -6,11 +6,11 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::Session;
 use super::answer::{Place, Question, Reply, failure, internal};
-use super::rows::Waiter;
+use super::rows::{Waiter, Waiting};
 use super::times::ticks;
 use crate::iface::thrift::metrics::{Outcome, Refused};
 use crate::iface::thrift::topics::{Known, Seat};
-use crate::store::Key;
+use crate::store::{Key, Reason};
 use crate::thrift::{Method, NameRef, Stamp};
 
 /// A poll that was read and understood.
@@ -21,6 +21,22 @@ pub(super) struct PollAsk {
     pub(super) stamp: Stamp,
     /// What a failure echoes.
     pub(super) name: Box<NameRef>,
+}
+
+/// Polls that were taken out of a row, and are answered as the client reads.
+#[derive(Debug)]
+pub(super) struct Owed {
+    key: Key,
+    method: Method,
+    verdict: Verdict,
+    waiters: <Waiting as IntoIterator>::IntoIter,
+}
+
+/// What they are told.
+#[derive(Debug)]
+enum Verdict {
+    Value(Outcome, Bytes),
+    Failure(Reason),
 }
 
 // === impl Session ===
@@ -45,21 +61,23 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Session<IO> {
         self.serve(key); // those who wait there already have seen an older version, perhaps
         let Some(row) = self.rows.get(key) else { return };
         let at_once = self.leaving.answers_at_once();
+        let version = row.seat.version();
         let mut may_fail = true;
-        if !at_once && stamp[..] == row.seat.version().to_be_bytes() {
+        if !at_once && stamp[..] == version.to_be_bytes() {
+            row.sees(version);
             may_fail = false; // nothing but a value has that version
         } else {
             let newest = row.seat.newest();
-            row.seen = newest.version;
+            row.sees(newest.version);
             match newest.known {
                 Known::Value(body) if at_once || stamp[..] != newest.version.to_be_bytes() => {
                     self.answer(question, Reply::Body(Outcome::Value, body), self.times.since(came));
-                    return self.rows.rests(key, self.times.now(), self.keep());
+                    return self.rests(key);
                 }
                 Known::Value(_) => may_fail = false,
                 Known::Failed(reason) if question.method != Method::Dtab => {
                     self.answer(question, failure(question.method, &reason, &name), self.times.since(came));
-                    return self.rows.rests(key, self.times.now(), self.keep());
+                    return self.rests(key);
                 }
                 // A router never asks again for a dtab after a failure (ThriftNamerClient.scala:367-370).
                 Known::Failed(_) | Known::Nothing(_) => {}
@@ -67,13 +85,16 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Session<IO> {
         }
         // Of the same name too: nothing else bounds how many there are of them.
         if self.rows.waiting() >= self.server.settings.watches {
-            return self.too_many(question, &name, came);
+            self.too_many(question, &name, came);
+            return self.rests(key);
         }
         let due = self.times.now().saturating_add(self.patience());
         let name = may_fail.then_some(name);
         let exchange = question.exchange;
-        self.exchanges.insert(exchange.tag, Place::Row(key.0));
-        self.rows.park(key, Waiter { exchange, seqid: question.seqid, due, came, name });
+        self.serial = self.serial.wrapping_add(1);
+        let serial = self.serial;
+        self.exchanges.insert(exchange.tag, Place::Row { key, serial });
+        self.rows.park(key, Waiter { exchange, serial, seqid: question.seqid, due, came, name });
         if self.leaving.is_last() {
             self.give_up(key);
         }
@@ -97,9 +118,19 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Session<IO> {
         ticks(age.mul_f64(rand::rng().random_range(0.8..1.2))).max(1)
     }
 
+    /// Nobody waits in this row any more; it stays, since its client is about to ask again.
+    fn rests(&mut self, key: Key) {
+        self.rows.rests(key, self.times.now(), self.keep());
+    }
+
     /// Answers what has changed, as long as the client keeps up.
     pub(super) fn deliver(&mut self) {
-        while self.has_room() {
+        self.pay();
+        while self.may_answer() {
+            if let Some(key) = self.aged.pop() {
+                self.has_aged(key);
+                continue;
+            }
             if self.marked.is_empty() {
                 self.mailbox.take_marked(&mut self.marked);
                 self.marked.reverse();
@@ -116,23 +147,26 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Session<IO> {
     pub(super) fn serve(&mut self, key: Key) {
         let at_once = self.leaving.answers_at_once();
         let Some(row) = self.rows.get(key) else { return };
-        if row.waiting.is_empty() || (row.seat.version() == row.seen && !at_once) {
+        if !row.has_waiting() || (row.seat.version() == row.seen && !at_once) {
             return;
         }
         let (method, newest) = (row.seat.method(), row.seat.newest());
         row.seen = newest.version;
         match newest.known {
-            Known::Value(body) => self.answer_all(key, method, Outcome::Value, &body),
-            Known::Failed(reason) if method != Method::Dtab => self.fail_all(key, method, &reason),
+            Known::Value(body) => self.settle(key, method, Verdict::Value(Outcome::Value, body)),
+            Known::Failed(reason) if method != Method::Dtab => self.settle(key, method, Verdict::Failure(reason)),
             Known::Failed(_) | Known::Nothing(_) => {}
         }
     }
 
     /// Answers those who have waited for as long as a poll may wait: with what they have already, so that a router
     /// whose server lost track of it is not stuck for longer than that.
-    pub(super) fn aged(&mut self, key: Key) {
-        let limit = self.server.settings.max_poll_age.as_secs_f64();
-        self.close_row(key, Outcome::MaxAge, &format!("no answer within {limit} s"));
+    fn has_aged(&mut self, key: Key) {
+        let now = self.times.now();
+        if self.rows.get(key).is_some_and(|row| row.is_due(now)) {
+            let limit = self.server.settings.max_poll_age.as_secs_f64();
+            self.close_row(key, Outcome::MaxAge, &format!("no answer within {limit} s"));
+        }
     }
 
     /// Answers those who wait in a row with whatever there is: this is the end.
@@ -144,32 +178,50 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Session<IO> {
         let Some(row) = self.rows.get(key) else { return };
         let (method, newest) = (row.seat.method(), row.seat.newest());
         row.seen = newest.version;
-        match newest.known {
-            Known::Value(body) => self.answer_all(key, method, outcome, &body),
-            Known::Failed(reason) => self.fail_all(key, method, &reason),
-            Known::Nothing(None) => self.fail_all(key, method, without),
-            Known::Nothing(Some(reason)) => self.fail_all(key, method, &format!("{without}: {reason}")),
-        }
+        let verdict = match newest.known {
+            Known::Value(body) => Verdict::Value(outcome, body),
+            Known::Failed(reason) => Verdict::Failure(reason),
+            Known::Nothing(None) => Verdict::Failure(without.into()),
+            Known::Nothing(Some(reason)) => Verdict::Failure(format!("{without}: {reason}").into()),
+        };
+        self.settle(key, method, verdict);
     }
 
-    fn answer_all(&mut self, key: Key, method: Method, outcome: Outcome, body: &Bytes) {
-        for waiter in self.rows.take_waiting(key) {
-            let took = self.times.since(waiter.came);
-            self.answer(waiter.question(method), Reply::Body(outcome, body.clone()), took);
-        }
-        self.rows.rests(key, self.times.now(), self.keep());
+    /// From now on everybody who waits in this row is owed an answer; those who come later are not meant.
+    fn settle(&mut self, key: Key, method: Method, verdict: Verdict) {
+        let waiters = self.rows.take_waiting(key).into_iter();
+        self.rests(key);
+        self.owed.push_back(Owed { key, method, verdict, waiters });
+        self.pay();
     }
 
-    fn fail_all(&mut self, key: Key, method: Method, reason: &str) {
-        for waiter in self.rows.take_waiting(key) {
-            let took = self.times.since(waiter.came);
-            let reply = match method {
-                // Not the failure that it declares: see above.
-                Method::Dtab => internal(method, reason),
-                _ => failure(method, reason, &waiter.name.clone().unwrap_or_default()),
+    /// Answers those to whom an answer is owed, as long as the client keeps up.
+    pub(super) fn pay(&mut self) {
+        while self.may_answer() {
+            let Some(owed) = self.owed.front_mut() else { return };
+            let Some(waiter) = owed.waiters.next() else {
+                self.owed.pop_front();
+                continue;
             };
-            self.answer(waiter.question(method), reply, took);
+            let Waiter { exchange, serial, came, .. } = waiter;
+            if self.exchanges.get(&exchange.tag) != Some(&Place::Row { key: owed.key, serial }) {
+                continue; // given up
+            }
+            let (question, reply) = (waiter.question(owed.method), owed.reply(waiter.name));
+            self.answer(question, reply, self.times.since(came));
         }
-        self.rows.rests(key, self.times.now(), self.keep());
+    }
+}
+
+// === impl Owed ===
+
+impl Owed {
+    fn reply(&self, name: Option<Box<NameRef>>) -> Reply {
+        match &self.verdict {
+            Verdict::Value(outcome, body) => Reply::Body(*outcome, body.clone()),
+            // Not the failure that it declares: see above.
+            Verdict::Failure(reason) if self.method == Method::Dtab => internal(self.method, reason),
+            Verdict::Failure(reason) => failure(self.method, reason, &name.unwrap_or_default()),
+        }
     }
 }

@@ -7,9 +7,15 @@ use smallvec::SmallVec;
 
 use super::answer::{Exchange, Question};
 use crate::iface::thrift::topics::Seat;
-use crate::mux::Tag;
 use crate::store::{Key, Mailbox, Subscription};
 use crate::thrift::NameRef;
+
+/// Names of parked polls are kept up to so many bytes on a session; a failure of those beyond echoes no name, at which
+/// no router looks.
+const MOST_NAMES: usize = 1 << 20;
+
+/// Those who wait in a row, in the order in which they came.
+pub(super) type Waiting = SmallVec<[Waiter; 1]>;
 
 /// The table of a session. A row's place is its key in the session's mailbox.
 #[derive(Debug)]
@@ -17,6 +23,10 @@ pub(super) struct Rows {
     rows: Slab<Row>,
     by_topic: HashMap<usize, u32>,
     waiting: usize,
+    /// Bytes of the names of those who wait.
+    names: usize,
+    /// Somebody waits in each row, as far as is known.
+    all_in_use: bool,
     /// No row is due before this second.
     due: u32,
 }
@@ -29,7 +39,10 @@ pub(super) struct Row {
     pub(super) seat: Seat,
     /// The version that all who wait have seen, or for which there is nothing to see.
     pub(super) seen: u64,
-    pub(super) waiting: SmallVec<[Waiter; 1]>,
+    waiting: Waiting,
+    /// So many of those were given up. They are taken out when they are half of all, so that a discard costs the same
+    /// however many wait.
+    given_up: usize,
     /// The second in which it was asked for last, or answered.
     pub(super) used: u32,
 }
@@ -38,20 +51,24 @@ pub(super) struct Row {
 #[derive(Debug)]
 pub(super) struct Waiter {
     pub(super) exchange: Exchange,
+    /// Tells it from others with the same tag; those who came later have greater ones.
+    pub(super) serial: u32,
     pub(super) seqid: i32,
-    /// The second, in the life of the session, in which it is answered at the latest.
+    /// The second, in the life of the session, in which it is answered at the latest; [`GIVEN_UP`] if it is not.
     pub(super) due: u32,
     /// The millisecond in which it came; wraps around.
     pub(super) came: u32,
-    /// What a failure echoes. None once there is a value: then there is no failure any more.
+    /// What a failure echoes. None once there is a value: a failure is rare then, and the echo is empty.
     pub(super) name: Option<Box<NameRef>>,
 }
+
+const GIVEN_UP: u32 = u32::MAX;
 
 // === impl Rows ===
 
 impl Rows {
     pub(super) fn new() -> Self {
-        Self { rows: Slab::new(), by_topic: HashMap::new(), waiting: 0, due: u32::MAX }
+        Self { rows: Slab::new(), by_topic: HashMap::new(), waiting: 0, names: 0, all_in_use: false, due: u32::MAX }
     }
 
     /// How many polls wait.
@@ -84,41 +101,52 @@ impl Rows {
         let key = u32::try_from(entry.key()).expect("their number is limited by limits.watchesPerConnection, a u32");
         self.by_topic.insert(seat.place(), key);
         let subscription = seat.subscribe(mailbox, Key(key));
-        entry.insert(Row { _subscription: subscription, seat, seen: 0, waiting: SmallVec::new(), used: 0 });
+        let waiting = SmallVec::new();
+        entry.insert(Row { _subscription: subscription, seat, seen: 0, waiting, given_up: 0, used: 0 });
         Key(key)
     }
 
     /// Parks a poll.
-    pub(super) fn park(&mut self, key: Key, waiter: Waiter) {
-        if let Some(row) = self.rows.get_mut(key.0 as usize) {
-            self.due = self.due.min(waiter.due);
-            row.waiting.push(waiter);
-            self.waiting += 1;
+    pub(super) fn park(&mut self, key: Key, mut waiter: Waiter) {
+        let Some(row) = self.rows.get_mut(key.0 as usize) else { return };
+        if self.names + waiter.name_bytes() > MOST_NAMES {
+            waiter.name = None;
         }
+        self.names += waiter.name_bytes();
+        self.due = self.due.min(waiter.due);
+        self.waiting += 1;
+        row.waiting.push(waiter);
     }
 
-    /// Takes out who waits in a row.
-    pub(super) fn take_waiting(&mut self, key: Key) -> SmallVec<[Waiter; 1]> {
-        let taken = self.rows.get_mut(key.0 as usize).map(|row| std::mem::take(&mut row.waiting)).unwrap_or_default();
-        self.waiting -= taken.len();
-        taken
+    /// Takes out who waits in a row, and those who were given up.
+    pub(super) fn take_waiting(&mut self, key: Key) -> Waiting {
+        let Some(row) = self.rows.get_mut(key.0 as usize) else { return Waiting::new() };
+        self.waiting -= row.waiting();
+        self.names -= row.waiting.iter().map(Waiter::name_bytes).sum::<usize>();
+        row.given_up = 0;
+        std::mem::take(&mut row.waiting)
     }
 
-    /// Forgets a parked poll; and its row, if nobody waits there any more.
-    pub(super) fn discard(&mut self, key: u32, tag: Tag) {
-        let Some(row) = self.rows.get_mut(key as usize) else { return };
-        let before = row.waiting.len();
-        row.waiting.retain(|waiter| waiter.exchange.tag != tag);
-        self.waiting -= before - row.waiting.len();
-        if row.waiting.is_empty() {
-            self.remove(Key(key));
+    /// Forgets a parked poll, if it is in this row; and the row, if nobody waits there any more.
+    pub(super) fn discard(&mut self, key: Key, serial: u32) {
+        let Some(row) = self.rows.get_mut(key.0 as usize) else { return };
+        let Some(waiter) = row.find(serial) else { return };
+        self.names -= waiter.name_bytes();
+        (waiter.due, waiter.name) = (GIVEN_UP, None);
+        self.waiting -= 1;
+        row.given_up += 1;
+        if !row.has_waiting() {
+            self.remove(key);
+        } else if row.given_up * 2 > row.waiting.len() {
+            row.waiting.retain(|waiter| waiter.due != GIVEN_UP);
+            row.waiting.shrink_to_fit();
+            row.given_up = 0;
         }
     }
 
     fn remove(&mut self, key: Key) {
         if let Some(row) = self.rows.try_remove(key.0 as usize) {
             self.by_topic.remove(&row.seat.place());
-            self.waiting -= row.waiting.len();
         }
         if self.rows.is_empty() {
             *self = Self::new(); // thousands may have been there
@@ -127,7 +155,7 @@ impl Rows {
 
     /// The keys of all rows in which somebody waits.
     pub(super) fn all_waiting(&self) -> Vec<Key> {
-        let waiting = self.rows.iter().filter(|(_, row)| !row.waiting.is_empty());
+        let waiting = self.rows.iter().filter(|(_, row)| row.has_waiting());
         waiting.map(|(key, _)| Key(key as u32)).collect()
     }
 
@@ -152,8 +180,12 @@ impl Rows {
 
     /// Makes room for a row by dropping those in which nobody waits.
     pub(super) fn drop_idle(&mut self) {
+        if self.all_in_use {
+            return; // who asks for too much asks often, and there may be many rows
+        }
         let idle: Vec<Key> =
-            self.rows.iter().filter(|(_, row)| row.waiting.is_empty()).map(|(key, _)| Key(key as u32)).collect();
+            self.rows.iter().filter(|(_, row)| !row.has_waiting()).map(|(key, _)| Key(key as u32)).collect();
+        self.all_in_use = idle.is_empty();
         for key in idle {
             self.remove(key);
         }
@@ -163,14 +195,52 @@ impl Rows {
     pub(super) fn rests(&mut self, key: Key, now: u32, keep: u32) {
         if let Some(row) = self.rows.get_mut(key.0 as usize) {
             row.used = now;
+            self.all_in_use = false;
             self.due = self.due.min(now + keep);
         }
+    }
+}
+
+// === impl Row ===
+
+impl Row {
+    /// How many wait here.
+    fn waiting(&self) -> usize {
+        self.waiting.len() - self.given_up
+    }
+
+    pub(super) fn has_waiting(&self) -> bool {
+        self.waiting() > 0
+    }
+
+    /// Has somebody waited here for long enough?
+    pub(super) fn is_due(&self, now: u32) -> bool {
+        self.waiting.iter().any(|waiter| waiter.due <= now)
+    }
+
+    /// Somebody comes who has seen this version, or is answered with it. Those who wait here already may have seen an
+    /// older one, and are still to be told.
+    pub(super) fn sees(&mut self, version: u64) {
+        if !self.has_waiting() {
+            self.seen = version;
+        }
+    }
+
+    fn find(&mut self, serial: u32) -> Option<&mut Waiter> {
+        let first = self.waiting.first()?.serial;
+        let later = |serial: u32| serial.wrapping_sub(first);
+        let place = self.waiting.binary_search_by_key(&later(serial), |waiter| later(waiter.serial)).ok()?;
+        Some(&mut self.waiting[place])
     }
 }
 
 // === impl Waiter ===
 
 impl Waiter {
+    fn name_bytes(&self) -> usize {
+        self.name.as_ref().map_or(0, |name| size_of::<NameRef>() + name.bytes())
+    }
+
     pub(super) fn question(&self, method: crate::thrift::Method) -> Question {
         Question { exchange: self.exchange, method, seqid: self.seqid }
     }

@@ -82,6 +82,11 @@ impl World {
         peer
     }
 
+    /// What namerd's metrics say.
+    fn counter(&self, name: &str) -> u64 {
+        self.core.legacy.scope("interface").scope(KIND).scope("thrift").counter(name).get()
+    }
+
     async fn put(&self, ns: &str, dtab: &str) {
         self.core.storage.put(ns, crate::name::Dtab::parse(dtab).expect("dtab")).await.expect("stored");
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{Instant, Sleep, sleep_until};
 
+use super::dialect::Dialect;
 use super::{End, Session};
 use crate::mux::{Message, Tag};
 
@@ -165,9 +166,13 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Session<IO> {
         }
         let times = &self.times;
         let written = times.unread.map(|since| since + self.write_patience());
-        let rows = Some(self.rows.due()).filter(|tick| *tick != u32::MAX).map(|tick| times.moment(tick));
+        // With some in hand already, the next ones have to wait for these.
+        let rows = Some(self.rows.due()).filter(|tick| *tick != u32::MAX && self.aged.is_empty());
+        let rows = rows.map(|tick| times.moment(tick));
         let all = [times.handshake, times.frame, written, times.half_closed, rows, self.keepalive(), self.quiet()];
-        let next = all.into_iter().chain([self.leaving.due()]).flatten().min();
+        // During a handshake the way out has to wait.
+        let leaving = self.leaving.due().filter(|_| !matches!(self.dialect, Dialect::Probed { .. }));
+        let next = all.into_iter().chain([leaving]).flatten().min();
         next.unwrap_or_else(|| Instant::now() + IDLE)
     }
 
@@ -211,11 +216,8 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Session<IO> {
             Message::Tping(Tag::CONTROL).write(&mut self.output);
         }
         let tick = self.times.now();
-        if self.rows.due() <= tick {
-            let keep = 2 * ticks(self.server.settings.max_poll_age);
-            for key in self.rows.sweep(tick, keep) {
-                self.aged(key);
-            }
+        if self.aged.is_empty() && self.rows.due() <= tick {
+            self.aged = self.rows.sweep(tick, 2 * ticks(self.server.settings.max_poll_age));
         }
         Ok(())
     }

@@ -9,7 +9,7 @@ use futures_util::future::{AbortHandle, Abortable};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::Instant;
 
-use super::answer::{Exchange, Form, Place};
+use super::answer::{EXCEPTION, Exchange, Form, Place};
 use super::ask::{Next, prepare};
 use super::dialect::Dialect;
 use super::input::Asked;
@@ -51,7 +51,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Session<IO> {
             return Ok(());
         }
         let until = Instant::now() + SLICE;
-        while self.has_room() && self.may_work() {
+        while self.may_answer() && self.may_work() {
             let Some(asked) = self.inbox.pop() else { break };
             self.begin(asked)?;
             if Instant::now() >= until {
@@ -75,9 +75,9 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Session<IO> {
         }
         let (server, client) = (self.server.clone(), self.client);
         self.large = Some(self.spawn(exchange, came, async move {
-            let next = heavy(move || prepare(&server, client, exchange, &message)).await;
-            drop(room); // what was read of it is small
-            next
+            // What was read of it is small, so its room is given back. It may be read to the end after it was given up.
+            let read = move || (prepare(&server, client, exchange, &message), room).0;
+            heavy(read).await
         }));
         Ok(())
     }
@@ -122,7 +122,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Session<IO> {
         }
         match next {
             Some(next) => self.go_on(exchange, came, next),
-            None => self.no_call(exchange, "internal error; please report it with the log".to_owned()),
+            None => self.no_call(exchange, came, "internal error; please report it with the log".to_owned()),
         }
     }
 
@@ -141,12 +141,13 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Session<IO> {
                     self.server.metrics.unknown_method();
                 }
                 self.exception(exchange, &name, seqid, kind, &text);
+                self.server.stats.finished(Some(EXCEPTION), self.times.since(came));
             }
             Next::NoCall(text) => {
                 if let Dialect::Plain { begun: false, .. } = self.dialect {
                     return Err(End::Foreign("something else"));
                 }
-                self.no_call(exchange, text)?;
+                self.no_call(exchange, came, text)?;
             }
         }
         if let Dialect::Plain { begun, .. } = &mut self.dialect {

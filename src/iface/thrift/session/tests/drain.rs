@@ -79,6 +79,42 @@ async fn an_answered_session_is_closed_after_a_moment() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_poll_without_a_value_that_comes_as_the_last_thing_keeps_nobody_waiting() {
+    let world = World::new();
+    let mut router = world.router().await;
+    world.core.drain.enter(Phase::Leave);
+    assert_eq!(router.hears().await, TDRAIN);
+    router.say(&RDRAIN).await;
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert_eq!(world.core.drain.held_until(Phase::Leave), 1, "for a moment, in which it closes");
+    router.dispatch(TWO, bind(b"", "/svc/unknown")).await;
+    router.hears_nothing_for(Duration::from_secs(1)).await;
+    assert_eq!(world.core.drain.held_until(Phase::Leave), 0);
+    world.core.drain.enter(Phase::Close);
+    assert!(router.answer(TWO).await.is_failure());
+    router.is_closed().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn behind_one_address_who_comes_while_we_go_waits_until_it_has_noticed() {
+    let world = World::with(&OwnLimits::default(), ThriftConfig::default(), |core| core.sessions.ping_silence = true);
+    world.fixture.serve("/web", &[]);
+    let mut known = world.router().await;
+    known.dispatch(TWO, bind(b"", "/svc/web")).await;
+    let known = known.answer(TWO).await;
+    world.core.drain.enter(Phase::Leave);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let mut late = world.router().await;
+    late.dispatch(TWO, bind(b"", "/svc/web")).await;
+    assert_eq!(late.answer(TWO).await, known, "it has nothing yet");
+    late.dispatch(TWO, bind(&known.stamp(), "/svc/web")).await;
+    late.say(&Message::Tping(Tag::CONTROL)).await;
+    late.hears_nothing_for(Duration::from_secs(9)).await;
+    assert_eq!(late.answer(TWO).await, known);
+    late.is_closed().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn who_comes_while_we_go_is_told_right_after_the_handshake_and_answered_at_once() {
     let world = World::new();
     world.fixture.serve("/web", &[]);

@@ -143,6 +143,63 @@ async fn who_announces_megabytes_waits_for_room_and_others_are_served() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_is_large_and_no_request_keeps_no_room() {
+    let world = World::new();
+    let mut greedy = Vec::new();
+    for _ in 0..3 {
+        let mut peer = world.router().await;
+        let reason = vec![b'x'; MOST - 100].into();
+        peer.say(&Message::Tdiscarded { tag: Tag::MARKER, which: TWO, reason }).await;
+        peer.say(&Message::Tping(Tag::CONTROL)).await;
+        assert_eq!(peer.hears().await, Message::Rping(Tag::CONTROL));
+        greedy.push(peer);
+    }
+    let mut router = world.router().await;
+    router.dispatch(TWO, bind_in("default", &" ".repeat(70_000), b"", "/svc")).await;
+    assert!(router.answer(TWO).await.has("default"), "it finds room");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_begun_and_larger_than_usual_is_read_only_as_far_as_there_is_room() {
+    let world = World::new();
+    let mut peers = Vec::new();
+    for _ in 0..1_000 {
+        let mut peer = world.router().await;
+        let begin = [&(60_u32 << 10).to_be_bytes()[..], &[2, 0, 0, 2], &[0; 59 << 10]].concat();
+        // The session takes what it wants, and leaves the rest to the transport.
+        peer.io.write_all(&begin).await.expect("there is room for it in the transport");
+        peers.push(peer);
+    }
+    tokio::time::sleep(Duration::from_millis(10)).await;
+    let read = world.counter("received_bytes");
+    assert!(read < 20 << 20, "{read} bytes of what 1,000 clients have begun");
+    // Neither those who send little nor those who send much wait for them.
+    let mut router = world.router().await;
+    for dtab in [String::new(), " ".repeat(70_000)] {
+        router.dispatch(TWO, bind_in("default", &dtab, b"", "/svc")).await;
+        router.answer(TWO).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn pieces_have_room_together_and_give_it_back() {
+    let world = World::new();
+    let mut router = world.router().await;
+    let call = bind_in("default", &" ".repeat(200_000), b"", "/svc");
+    let mut sending = Output::default();
+    Message::Tdispatch { tag: TWO, payload: call.into() }.write(&mut sending);
+    let whole = sending.take().split_off(8);
+    for round in 0..5 {
+        for (n, piece) in whole.chunks(50_000).enumerate() {
+            let more = if (n + 1) * 50_000 < whole.len() { 0x80 } else { 0 };
+            let length = u32::try_from(4 + piece.len()).expect("short").to_be_bytes();
+            router.io.write_all(&[&length[..], &[2, more, 0, 2], piece].concat()).await.expect("open");
+        }
+        assert!(router.answer(TWO).await.has("default"), "{round}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn delegations_that_are_never_answered_are_counted() {
     let world = World::new();
     let mut router = world.router().await;

@@ -133,6 +133,91 @@ async fn thousands_of_polls_are_parked_and_a_change_answers_exactly_those_that_i
 }
 
 #[tokio::test(start_paused = true)]
+async fn polls_of_a_new_connection_that_carry_the_present_stamp_wait() {
+    let world = World::new();
+    world.fixture.serve("/web", &[]);
+    let mut router = world.router().await;
+    router.dispatch(TWO, bind(b"", "/svc/web")).await;
+    let stamp = router.answer(TWO).await.stamp();
+    // The router comes again, or has been silent for so long that its topic was dropped.
+    let mut router = world.router().await;
+    for tag in [TWO, THREE] {
+        router.dispatch(tag, bind(&stamp, "/svc/web")).await;
+        router.hears_nothing_for(Duration::from_secs(10)).await;
+    }
+    world.fixture.remove("/web");
+    let changed = router.answer(TWO).await;
+    assert_ne!(changed.stamp(), stamp);
+    assert_eq!(router.answer(THREE).await, changed);
+}
+
+/// Parks polls for one long value, in the order of their tags; the stamp that they carry.
+async fn park_many(world: &World, router: &mut Peer, count: u32) -> [u8; 8] {
+    world.put("default", &format!("/svc=>/{}", "x".repeat(6_000))).await;
+    router.dispatch(TWO, dtab(b"", "default")).await;
+    let stamp = router.answer(TWO).await.stamp();
+    for n in 0..count {
+        router.dispatch(Tag::new(2 + n), dtab(&stamp, "default")).await;
+    }
+    router.say(&Message::Tping(Tag::CONTROL)).await;
+    assert_eq!(router.hears().await, Message::Rping(Tag::CONTROL));
+    stamp
+}
+
+/// Gives up this poll, while nothing was read of the answers to others.
+async fn discard_unread(router: &mut Peer, tag: Tag) {
+    router.answers_pings = false;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    router.say(&Message::Tdiscarded { tag: Tag::MARKER, which: tag, reason: Bytes::new() }).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_for_many_who_wait_is_told_as_they_read() {
+    let (world, last) = (World::new(), Tag::new(1_001));
+    let mut router = world.router().await;
+    park_many(&world, &mut router, 1_000).await;
+    world.put("default", &format!("/svc=>/{}", "y".repeat(6_000))).await;
+    discard_unread(&mut router, last).await;
+    let (mut next, mut given_up) = (TWO, false);
+    while next < last || !given_up {
+        match router.hears().await {
+            Message::Rdiscarded(tag) => given_up = tag == last,
+            Message::Rdispatch { tag, payload, .. } => {
+                let answer = Answer(payload);
+                assert!(answer.has("yyy"));
+                assert_eq!(tag, next, "each is answered once, in order");
+                next = Tag::new(tag.get() + 1);
+                if tag == Tag::new(500) {
+                    // Who comes again meanwhile is not meant: otherwise this would have no end.
+                    router.dispatch(TWO, dtab(&answer.stamp(), "default")).await;
+                }
+            }
+            other => panic!("heard {other:?}"),
+        }
+    }
+    router.hears_nothing_for(Duration::from_secs(20)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_discarded_poll_costs_and_disturbs_no_other() {
+    let world = World::new();
+    let mut router = world.router().await;
+    park_many(&world, &mut router, 100).await;
+    // From the front, from the end, and from between, until a few are left.
+    let mut tags: Vec<_> = (2..102).map(Tag::new).collect();
+    for n in 0..95 {
+        let which = tags.remove([0, tags.len() - 1, tags.len() / 2][n % 3]);
+        router.say(&Message::Tdiscarded { tag: Tag::MARKER, which, reason: Bytes::new() }).await;
+        assert_eq!(router.hears().await, Message::Rdiscarded(which));
+    }
+    world.put("default", "/svc=>/z").await;
+    for tag in tags {
+        assert!(!router.answer(tag).await.is_failure());
+    }
+    router.hears_nothing_for(Duration::from_secs(20)).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn weights_alone_are_sent_only_where_that_is_wanted() {
     use crate::name::{Addr, AddrSet, Meta, meta_keys};
     for (lone_weights, sent) in [(false, false), (true, true)] {

@@ -47,3 +47,14 @@ async fn a_duplicate_tag_ends_the_session_with_an_error_for_all_that_wait() {
     assert_eq!(tags, [TWO, THREE]);
     router.is_closed().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_answered_counts_as_a_failed_request() {
+    let world = World::new();
+    let mut router = world.router().await;
+    router.dispatch(TWO, call("unknown", &[])).await;
+    assert!(router.answer(TWO).await.is_exception());
+    router.dispatch(TWO, b"nothing".to_vec()).await;
+    assert!(matches!(router.hears().await, Message::Rdispatch { status: Status::Error, .. }));
+    assert_eq!((world.counter("requests"), world.counter("failures")), (2, 2));
+}

@@ -144,6 +144,50 @@ async fn a_client_that_does_not_read_is_ended() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn polls_that_became_old_are_answered_as_their_client_reads() {
+    let world = World::new();
+    world.put("default", &format!("/svc=>/{}", "x".repeat(6_000))).await;
+    let mut router = world.router().await;
+    router.dispatch(TWO, dtab(b"", "default")).await;
+    let stamp = router.answer(TWO).await.stamp();
+    for n in 0..1_000 {
+        router.dispatch(Tag::new(2 + n), dtab(&stamp, "default")).await;
+    }
+    // The first to become old takes the others along.
+    let first = router.answer(TWO).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let which = Tag::new(1_001);
+    router.say(&Message::Tdiscarded { tag: Tag::MARKER, which, reason: Bytes::new() }).await;
+    let (mut answers, mut given_up) = (1, false);
+    while answers < 999 || !given_up {
+        match router.hears().await {
+            Message::Rdiscarded(tag) => given_up = tag == which,
+            Message::Rdispatch { payload, .. } => {
+                assert_eq!(Answer(payload), first);
+                answers += 1;
+            }
+            other => panic!("heard {other:?}"),
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn failures_echo_names_as_long_as_there_are_not_too_many_bytes_of_them() {
+    let world = World::new();
+    let mut router = world.router().await;
+    let long = |n: usize| format!("/svc/{}{n}", "x".repeat(300_000));
+    for n in 0..4 {
+        router.dispatch(Tag::new(2 + n), bind(b"", &long(n as usize))).await;
+    }
+    for _ in 0..4 {
+        let Message::Rdispatch { tag, payload, .. } = router.hears().await else { panic!("no answer") };
+        let answer = Answer(payload);
+        assert!(answer.is_failure() && answer.has("no answer within 90 s"));
+        assert_eq!(answer.has("xxx"), tag < Tag::new(5), "{tag}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_read_timeout_ends_quiet_clients_and_not_those_whose_polls_wait() {
     let mut world = World::new();
     Arc::get_mut(&mut world.server).expect("no session yet").read_timeout = Some(Duration::from_secs(20));
