@@ -288,6 +288,8 @@ mod tests {
             [
                 "rosterd_table_entries{table=\"bindings\"} 3",
                 "rosterd_table_entries{table=\"address sets\"} 0",
+                "rosterd_table_entries_in_use{table=\"bindings\"} 2",
+                "rosterd_table_entries_in_use{table=\"address sets\"} 0",
                 "rosterd_table_budget{table=\"bindings\"} 10",
                 "rosterd_table_budget{table=\"address sets\"} 20",
                 "rosterd_table_refused_total{table=\"bindings\"} 1",
