@@ -95,10 +95,12 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Session<IO> {
         let (announced, is_piece) = self.announced();
         let pieces = self.reassembly.bytes() + if is_piece { announced } else { 0 };
         // What pieces come to shows only at their end.
-        let pieces = match pieces {
-            ..=SMALL => 0,
-            ..=Room::LARGE => Room::LARGE,
-            _ => self.server.most_bytes.max(announced),
+        let pieces = if pieces <= SMALL {
+            0
+        } else if pieces <= Room::LARGE {
+            Room::LARGE
+        } else {
+            self.server.most_bytes.max(announced)
         };
         pieces.max(if announced > SMALL { announced } else { 0 })
     }
