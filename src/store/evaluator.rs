@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::slice;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -12,10 +13,19 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
+use super::mailbox::Wakes;
 use super::{Key, Mailbox, Marker};
 
 /// How long an evaluator works before it lets other tasks run.
 const SLICE: Duration = Duration::from_millis(1);
+
+/// For how long those who wait for a value are not told while others are being computed: most watch several, and one
+/// turn for all is cheaper than one for each.
+const HOLD: Duration = Duration::from_millis(10);
+
+/// How many of those who wait are woken at a time, so that whoever wants little of the process (a ping) does not queue
+/// behind thousands.
+const PORTION: usize = 64;
 
 /// Something that can be brought up to date.
 pub(super) trait Evaluate: Send + Sync {
@@ -120,6 +130,19 @@ impl Evaluator {
         }
     }
 
+    /// Evaluates for a slice of time; says whether there is more to do.
+    fn work(&self, keys: &mut slice::Iter<'_, Key>, wakes: &mut Wakes) -> bool {
+        let _holding = wakes.hold();
+        let began = Instant::now();
+        while let Some(key) = keys.next() {
+            self.evaluate(*key);
+            if began.elapsed() >= SLICE {
+                return keys.len() > 0;
+            }
+        }
+        false
+    }
+
     /// Waits for the first timer, or for ever while there is none; returns early when an earlier one is set.
     async fn timer(&self) {
         let first = self.timers.lock().first().map(|(when, _)| *when);
@@ -154,13 +177,27 @@ async fn turn(evaluator: Arc<Evaluator>) {
         }
         evaluator.mailbox.take_marked(&mut keys);
         evaluator.take_due(&mut keys);
-        let mut began = Instant::now();
-        for key in &keys {
-            evaluator.evaluate(*key);
-            if began.elapsed() >= SLICE {
-                tokio::task::yield_now().await;
-                began = Instant::now();
+        let mut left = keys.iter();
+        let mut wakes = Wakes::default();
+        let mut holding_since = Instant::now();
+        while evaluator.work(&mut left, &mut wakes) {
+            if holding_since.elapsed() >= HOLD {
+                wake(&mut wakes).await;
+                holding_since = Instant::now();
             }
+            tokio::task::yield_now().await;
         }
+        wake(&mut wakes).await;
+    }
+}
+
+/// Wakes all, in portions.
+async fn wake(wakes: &mut Wakes) {
+    loop {
+        wakes.wake(PORTION);
+        if wakes.is_empty() {
+            return;
+        }
+        tokio::task::yield_now().await;
     }
 }

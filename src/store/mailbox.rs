@@ -1,5 +1,6 @@
 //! Mailbox: how one consumer waits on many cells.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -34,6 +35,60 @@ struct Marks {
     order: Vec<Key>,
     /// One bit a key: is it in `order`?
     present: Vec<u64>,
+}
+
+thread_local! {
+    /// Where this thread's wakes go while they are held back.
+    static HELD: RefCell<Option<Vec<Arc<Shared>>>> = const { RefCell::new(None) };
+}
+
+/// Wakes that were held back: the marks are made, their consumers do not run yet. Dropping them wakes all.
+///
+/// One change marks keys of thousands of consumers, and several keys of each. Those who are woken when all is marked
+/// take everything in one turn; and those who are woken in portions leave room for other tasks.
+#[derive(Debug, Default)]
+pub(super) struct Wakes {
+    held: Vec<Arc<Shared>>,
+}
+
+/// Holds back the wakes of this thread until it is dropped. Must not live across an await.
+pub(super) struct Holding<'w> {
+    wakes: &'w mut Wakes,
+}
+
+// === impl Wakes ===
+
+impl Wakes {
+    /// Holds back the wakes that this thread would make.
+    pub(super) fn hold(&mut self) -> Holding<'_> {
+        let held = std::mem::take(&mut self.held);
+        HELD.with(|place| *place.borrow_mut() = Some(held));
+        Holding { wakes: self }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.held.is_empty()
+    }
+
+    /// Wakes some of the consumers, those first who were marked first.
+    pub(super) fn wake(&mut self, most: usize) {
+        let count = self.held.len().min(most);
+        self.held.drain(..count).for_each(|shared| shared.wake.notify_one());
+    }
+}
+
+impl Drop for Wakes {
+    fn drop(&mut self) {
+        self.wake(usize::MAX);
+    }
+}
+
+// === impl Holding ===
+
+impl Drop for Holding<'_> {
+    fn drop(&mut self) {
+        self.wakes.held = HELD.with(|place| place.borrow_mut().take()).unwrap_or_default();
+    }
 }
 
 // === impl Mailbox ===
@@ -89,7 +144,16 @@ impl Marker {
                 return; // the consumer has been woken for the first one and takes all
             }
         }
-        self.shared.wake.notify_one();
+        let held_back = HELD.with(|place| match &mut *place.borrow_mut() {
+            Some(held) => {
+                held.push(self.shared.clone());
+                true
+            }
+            None => false,
+        });
+        if !held_back {
+            self.shared.wake.notify_one();
+        }
     }
 }
 
@@ -99,6 +163,8 @@ fn place(key: Key) -> (usize, u64) {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use super::*;
 
     #[tokio::test]
@@ -128,5 +194,46 @@ mod tests {
         let thread = std::thread::spawn(move || marker.mark(Key(1)));
         tokio::time::timeout(std::time::Duration::from_secs(5), mailbox.marked()).await.expect("woken");
         thread.join().expect("marker thread");
+    }
+
+    #[tokio::test]
+    async fn wakes_that_are_held_back_are_made_in_portions_and_when_dropped() {
+        let woken = Arc::new(AtomicUsize::new(0));
+        let markers: Vec<Marker> = (0..3)
+            .map(|_| {
+                let (mailbox, woken) = (Mailbox::new(), woken.clone());
+                let marker = mailbox.marker();
+                tokio::spawn(async move {
+                    loop {
+                        mailbox.marked().await;
+                        mailbox.take_marked(&mut Vec::new());
+                        woken.fetch_add(1, Ordering::Relaxed);
+                    }
+                });
+                marker
+            })
+            .collect();
+        // All tasks of this runtime take turns, so after this one they have done what they can.
+        let woken = async || {
+            tokio::task::yield_now().await;
+            woken.swap(0, Ordering::Relaxed)
+        };
+        assert_eq!(woken().await, 0);
+        let mut wakes = Wakes::default();
+        {
+            let _holding = wakes.hold();
+            for marker in &markers {
+                marker.mark(Key(1));
+                marker.mark(Key(2));
+            }
+        }
+        assert_eq!(woken().await, 0);
+        wakes.wake(1);
+        assert_eq!(woken().await, 1);
+        drop(wakes);
+        assert_eq!(woken().await, 2);
+        // The thread wakes as before.
+        markers[0].mark(Key(1));
+        assert_eq!(woken().await, 1);
     }
 }
