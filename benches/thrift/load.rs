@@ -11,6 +11,8 @@ use rustix::event::{Timespec, epoll};
 use rustix::fd::OwnedFd;
 use socket2::SockRef;
 
+use crate::LIMIT;
+
 /// `tinit check`, by which finagle finds out whether its peer negotiates; it comes back as it went.
 const PROBE: &[u8] = b"\0\0\0\x0f\x7f\0\0\x01tinit check";
 /// Version 1, frames of any size, no opportunistic TLS.
@@ -35,12 +37,23 @@ pub struct Request {
 /// What a server is asked by one client.
 pub type Plan = Vec<Arc<Request>>;
 
+/// When a client polls again after an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Again {
+    /// As routers do. What that costs is part of the time until the last watch is told; and the clients, which are on the
+    /// same machine here, take time from the server.
+    AtOnce,
+    /// When all are told: what is measured is how fast the server tells.
+    AfterAll,
+}
+
 /// Clients with a connection each.
 pub struct Clients {
     epoll: OwnedFd,
     clients: Vec<Client>,
+    /// Polls that were answered and are not asked again yet, by client and number.
+    answered: Vec<(usize, usize)>,
     buffer: Vec<u8>,
-    events: Vec<epoll::Event>,
 }
 
 struct Client {
@@ -157,7 +170,7 @@ impl Clients {
             let data = epoll::EventData::new_u64(place as u64);
             epoll::add(&epoll, &client.stream, data, epoll::EventFlags::IN).expect("a fresh socket");
         }
-        Self { epoll, clients, buffer: vec![0; 256 << 10], events: Vec::with_capacity(1_024) }
+        Self { epoll, clients, answered: Vec::new(), buffer: vec![0; 256 << 10] }
     }
 
     /// How many watches there are.
@@ -166,7 +179,7 @@ impl Clients {
     }
 
     /// Sends all polls at once, and takes the answers; `began` is when their times begin.
-    pub fn ask(&mut self, began: Instant, limit: Duration) -> Deliveries {
+    pub fn ask(&mut self, began: Instant) -> Deliveries {
         for place in 0..self.clients.len() {
             let client = &mut self.clients[place];
             let mut out = std::mem::take(&mut client.unsent);
@@ -176,24 +189,43 @@ impl Clients {
             client.unsent = out;
             self.flush(place);
         }
-        self.deliveries(self.watches(), b"", began, limit)
+        self.deliveries(self.watches(), b"", began, Again::AtOnce)
     }
 
-    /// Takes so many answers, which show `marker`, and polls again after each, as routers do.
-    pub fn deliveries(&mut self, count: usize, marker: &[u8], began: Instant, limit: Duration) -> Deliveries {
+    /// Takes so many answers, which show `marker`, and polls again.
+    pub fn deliveries(&mut self, count: usize, marker: &[u8], began: Instant, again: Again) -> Deliveries {
         let mut times = Vec::with_capacity(count);
         while times.len() < count {
-            let left = limit.checked_sub(began.elapsed());
-            let left = left.unwrap_or_else(|| panic!("{} of {count} answers within {limit:?}", times.len()));
+            let left = LIMIT.checked_sub(began.elapsed());
+            let left = left.unwrap_or_else(|| panic!("{} of {count} answers within {LIMIT:?}", times.len()));
             for place in self.ready(left) {
                 let seen = self.read(place, marker);
                 let now = began.elapsed();
                 times.extend(std::iter::repeat_n(now, seen));
+                if again == Again::AtOnce {
+                    self.poll_again();
+                }
                 self.flush(place);
             }
         }
         assert_eq!(times.len(), count, "more answers than watches");
+        self.poll_again();
         Deliveries(times)
+    }
+
+    /// Asks for everything that was answered.
+    fn poll_again(&mut self) {
+        let mut answered = std::mem::take(&mut self.answered);
+        for polls in answered.chunk_by(|one, other| one.0 == other.0) {
+            let client = &mut self.clients[polls[0].0];
+            for (_, number) in polls {
+                let (request, stamp) = &client.polls[*number];
+                request.write(*number, *stamp, &mut client.unsent);
+            }
+            self.flush(polls[0].0);
+        }
+        answered.clear();
+        self.answered = answered;
     }
 
     /// Ends all connections without a word.
@@ -206,15 +238,14 @@ impl Clients {
 
     fn ready(&mut self, limit: Duration) -> Vec<usize> {
         let limit = Timespec::try_from(limit).expect("a short time");
-        self.events.clear();
         let mut events = [MaybeUninit::uninit(); 1_024];
         let (ready, _) = epoll::wait(&self.epoll, &mut events, Some(&limit)).expect("a good descriptor");
         ready.iter().map(|event| event.data.u64() as usize).collect()
     }
 
-    /// Reads what there is, and queues a new poll for every answer. Counts new values.
+    /// Reads what there is. Counts new values.
     fn read(&mut self, place: usize, marker: &[u8]) -> usize {
-        let Self { clients, buffer, .. } = self;
+        let Self { clients, answered, buffer, .. } = self;
         let client = &mut clients[place];
         let start = client.partial.len();
         buffer[..start].copy_from_slice(&client.partial);
@@ -229,8 +260,8 @@ impl Clients {
         while let Some((frame, behind)) = whole_frame(rest) {
             rest = behind;
             let (number, stamp) = answer(frame);
-            let (request, last) = &mut client.polls[number];
-            request.write(number, stamp, &mut client.unsent);
+            let (_, last) = &mut client.polls[number];
+            answered.push((place, number));
             // The value that the client has already comes again when a poll has become old.
             if *last != stamp {
                 *last = stamp;

@@ -11,6 +11,8 @@ pub struct Server {
     rosterd: Rosterd,
     control: Wire,
     disco: PathBuf,
+    /// Dtabs sent whose answers were not taken.
+    sent: usize,
 }
 
 // === impl Server ===
@@ -31,7 +33,7 @@ impl Server {
              \x20 cache: {bindingCacheActive: 200000, addrCacheActive: 200000}\n",
         );
         let control = Wire::open(rosterd.http());
-        Self { rosterd, control, disco }
+        Self { rosterd, control, disco, sent: 0 }
     }
 
     /// The port that routers poll.
@@ -46,13 +48,16 @@ impl Server {
         let request = format!("PUT /api/1/dtabs/{namespace} {head}\r\nContent-Length: {length}\r\n\r\n{dtab}");
         let began = Instant::now();
         self.control.send(request.as_bytes());
+        self.sent += 1;
         began
     }
 
-    /// The dtab that was sent has been stored.
+    /// The dtabs that were sent have been stored.
     pub fn stored(&mut self) {
-        let answer = self.control.answer(false);
-        assert_eq!(answer.head.status(), 204, "{answer:?}");
+        for _ in 0..std::mem::take(&mut self.sent) {
+            let answer = self.control.answer(false);
+            assert_eq!(answer.head.status(), 204, "{answer:?}");
+        }
     }
 
     /// Replaces the file of a name; returns when that was.
@@ -87,16 +92,16 @@ impl Server {
         values.sum()
     }
 
-    /// The names that the file namer watches.
+    /// How many names the file namer watches.
     pub fn watched_names(&self) -> usize {
         let page = get(self.rosterd.admin(), "/namer_state/io.l5d.fs.json").body;
         let page: serde_json::Value = serde_json::from_slice(&page).expect("JSON");
-        page["names"].as_object().map_or(0, serde_json::Map::len)
+        page["state"]["value"].as_object().map_or(0, serde_json::Map::len)
     }
 
     /// Processor time it has used.
     pub fn cpu(&self) -> Duration {
-        self.rosterd.cpu()
+        Duration::from_secs_f64(self.metric("process_cpu_seconds_total"))
     }
 
     /// Bytes of memory that are resident.

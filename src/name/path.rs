@@ -52,7 +52,8 @@ impl Path {
     /// # Errors
     /// One of the elements is empty.
     pub fn from_elems<E: AsRef<[u8]>>(elems: impl IntoIterator<Item = E>) -> Result<Self, EmptyElement> {
-        let mut buffer = Vec::new();
+        // Few paths are longer, and none keeps what it does not need.
+        let mut buffer = Vec::with_capacity(64);
         for elem in elems {
             let elem = elem.as_ref();
             if elem.is_empty() {
@@ -60,7 +61,7 @@ impl Path {
             }
             flat::push(&mut buffer, elem);
         }
-        Ok(Self { flat: buffer.into() })
+        Ok(Self { flat: buffer.into_boxed_slice().into() })
     }
 
     /// Takes over an encoded buffer that holds no empty element.

@@ -25,7 +25,7 @@ const HOLD: Duration = Duration::from_millis(10);
 
 /// How many of those who wait are woken at a time, so that whoever wants little of the process (a ping) does not queue
 /// behind thousands.
-const PORTION: usize = 64;
+const PORTION: usize = 256;
 
 /// Something that can be brought up to date.
 pub(super) trait Evaluate: Send + Sync {
@@ -83,7 +83,7 @@ impl fmt::Debug for Evaluators {
 impl Evaluator {
     fn new() -> Self {
         Self {
-            mailbox: Mailbox::new(),
+            mailbox: Mailbox::prompt(),
             nodes: Mutex::default(),
             timers: Mutex::default(),
             rearmed: Notify::new(),

@@ -28,6 +28,8 @@ pub struct Marker {
 struct Shared {
     marks: Mutex<Marks>,
     wake: Notify,
+    /// Its wakes are never held back.
+    is_prompt: bool,
 }
 
 #[derive(Debug, Default)]
@@ -99,6 +101,11 @@ impl Mailbox {
         Self::default()
     }
 
+    /// A mailbox whose consumer passes on what it is told, and is woken at once.
+    pub(super) fn prompt() -> Self {
+        Self { shared: Arc::new(Shared { is_prompt: true, ..Shared::default() }) }
+    }
+
     /// A handle with which cells mark this mailbox.
     pub fn marker(&self) -> Marker {
         Marker { shared: self.shared.clone() }
@@ -145,11 +152,11 @@ impl Marker {
             }
         }
         let held_back = HELD.with(|place| match &mut *place.borrow_mut() {
-            Some(held) => {
+            Some(held) if !self.shared.is_prompt => {
                 held.push(self.shared.clone());
                 true
             }
-            None => false,
+            _ => false,
         });
         if !held_back {
             self.shared.wake.notify_one();

@@ -1,5 +1,6 @@
 //! Results: what follows the head of a reply. They do not depend on the caller, so one is made per version and shared.
 
+use std::cell::RefCell;
 use std::net::IpAddr;
 use std::ops::Range;
 
@@ -19,6 +20,14 @@ use super::read::Type;
 const SUCCESS: i16 = 0;
 /// The field of a result that holds the declared failure.
 const FAILURE: i16 = 1;
+
+/// What has grown larger for one answer is not kept for others.
+const MOST_WORK: usize = 64 << 10;
+
+thread_local! {
+    /// Where a body is made. It is kept for as long as its value is, so in a copy without room to spare.
+    static WORK: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
 
 /// The stamp of every explanation (ThriftNamerInterface.scala:568-599).
 const DELEGATION_STAMP: u64 = 1;
@@ -102,14 +111,18 @@ fn failure(fields: impl FnOnce(&mut Vec<u8>)) -> Bytes {
 }
 
 fn result(id: i16, fields: impl FnOnce(&mut Vec<u8>)) -> Bytes {
-    // One bound leaf, the usual answer, fits.
-    let mut out = Vec::with_capacity(160);
-    out.field(Type::Struct, id);
-    fields(&mut out);
-    out.stop();
-    out.stop();
-    // Kept for as long as the value is, so without room to spare.
-    out.into_boxed_slice().into()
+    WORK.with_borrow_mut(|out| {
+        out.clear();
+        out.field(Type::Struct, id);
+        fields(out);
+        out.stop();
+        out.stop();
+        let body = Bytes::copy_from_slice(out);
+        if out.capacity() > MOST_WORK {
+            *out = Vec::new();
+        }
+        body
+    })
 }
 
 /// Fields 2 and 3 of a bound tree or an explanation.

@@ -7,6 +7,8 @@ use std::io::{self, IoSlice};
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 
+use super::{give_back, take_buffer};
+
 /// From this size on a body is not copied: thousands of watchers share it.
 const SHARED_FROM: usize = 8 << 10;
 /// At most so many pieces go out with one call.
@@ -28,12 +30,19 @@ pub struct Output {
 impl Output {
     /// Adds bytes by copying them.
     pub fn push(&mut self, bytes: &[u8]) {
-        self.tail.put_slice(bytes);
+        self.tail().put_slice(bytes);
     }
 
     /// Adds text.
     pub fn print(&mut self, text: std::fmt::Arguments<'_>) {
-        self.tail.write_fmt(text).expect("writing to memory cannot fail");
+        self.tail().write_fmt(text).expect("writing to memory cannot fail");
+    }
+
+    fn tail(&mut self) -> &mut BytesMut {
+        if self.tail.capacity() == 0 {
+            self.tail = take_buffer();
+        }
+        &mut self.tail
     }
 
     /// Adds bytes; large ones are shared.
@@ -79,15 +88,18 @@ impl Output {
             self.unflushed = false;
             return Ok(0);
         }
+        if self.pieces.is_empty() {
+            let written = taken(io.write(&self.tail).await?)?;
+            self.unflushed = true;
+            self.tail.advance(written);
+            return Ok(written);
+        }
         self.close_tail();
         let mut slices = [IoSlice::new(&[]); PIECES];
         let count = self.pieces.iter().zip(&mut slices).map(|(piece, slice)| *slice = IoSlice::new(piece)).count();
-        let mut written = io.write_vectored(&slices[..count]).await?;
-        if written == 0 {
-            return Err(io::ErrorKind::WriteZero.into());
-        }
+        let all = taken(io.write_vectored(&slices[..count]).await?)?;
         self.unflushed = true;
-        let all = written;
+        let mut written = all;
         self.piled -= all;
         while let Some(piece) = self.pieces.front_mut().filter(|_| written > 0) {
             let taken = piece.len().min(written);
@@ -110,9 +122,15 @@ impl Output {
     /// Gives memory back, for a connection that is going to be quiet.
     pub fn shrink(&mut self) {
         if self.is_sent() {
-            *self = Self::default();
+            give_back(std::mem::take(&mut self.tail));
+            self.pieces = VecDeque::new();
         }
     }
+}
+
+/// A writer that takes nothing never will.
+fn taken(written: usize) -> io::Result<usize> {
+    if written == 0 { Err(io::ErrorKind::WriteZero.into()) } else { Ok(written) }
 }
 
 #[cfg(test)]

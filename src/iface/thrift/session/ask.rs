@@ -78,7 +78,7 @@ pub(super) fn prepare(server: &Server, client: Client, exchange: Exchange, messa
 
 fn poll(question: Question, seat: Result<Seat, Refusal>, name: NameRef) -> Next {
     match seat {
-        Ok(seat) => Next::Poll(PollAsk { question, seat, stamp: name.stamp.clone(), name: Box::new(name) }),
+        Ok(seat) => Next::Poll(PollAsk { question, seat, name }),
         Err(refusal) => refused(question, &refusal, &name),
     }
 }

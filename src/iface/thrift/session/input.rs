@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::answer::{Exchange, Form, Place};
@@ -67,7 +67,6 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Session<IO> {
     /// Takes apart what was read, as far as there is room for what comes of it.
     pub(super) fn read_frames(&mut self) -> Result<(), End> {
         let most = self.server.most_bytes;
-        let mut taken = false;
         loop {
             self.behind = !(self.has_room() && self.inbox.has_room());
             if self.behind {
@@ -84,17 +83,13 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Session<IO> {
                     }
                     self.frame(bytes)?;
                     self.frame_is_over();
-                    taken = true;
+                    self.input.has_been_cut();
                 }
                 Err(_) if matches!(self.dialect, Dialect::Unknown) => return Err(End::Foreign(guess(&self.input))),
                 Err(bad) => return Err(Fault::Frame(bad).into()),
             }
         }
         self.look_for_room();
-        if taken && !self.behind {
-            // The beginning of the next frame does not keep the memory of those before it.
-            self.input = BytesMut::from(&self.input[..]);
-        }
         let begun = !self.input.is_empty() || self.reassembly.bytes() > 0;
         if begun && self.may_read() {
             self.times.frame_has_begun(matches!(self.dialect, Dialect::Unknown));

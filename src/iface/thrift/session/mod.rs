@@ -21,7 +21,6 @@ mod work;
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
-use std::mem::MaybeUninit;
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -32,7 +31,7 @@ use bytes::BytesMut;
 use futures_util::StreamExt;
 use futures_util::future::AbortHandle;
 use futures_util::stream::FuturesUnordered;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
 
 use self::answer::{Place, Question};
@@ -49,7 +48,7 @@ use super::metrics::Share;
 use crate::mux::{BadFrame, BadMessage, Reassembly, Tag};
 use crate::store::{Client, Key, Mailbox};
 use crate::telemetry::{LevelShare, Traffic};
-use crate::wire::{Output, Taken, linger};
+use crate::wire::{Input, Output, Taken, linger};
 
 /// With so much on its way to a client that does not read, nothing more is read from it. Requests are answered up to half
 /// of that, so that pings and discards are seen to while much is said.
@@ -57,11 +56,10 @@ const HIGH_WATER: usize = 128 << 10;
 const MOST_AT_ONCE: usize = HIGH_WATER / 2;
 /// A client must read some of what waits for it within this time, where the configuration says nothing.
 const WRITE_PATIENCE: Duration = Duration::from_secs(60);
-/// How much is read at a time from a connection that is quiet, from one that is not, and at most: from one that has room
-/// for something large. What has begun and needs room it does not have takes no more than one reading.
-const QUIET_READ: usize = 512;
-const BUSY_READ: usize = 4 << 10;
-const MOST_READ: usize = 16 << 10;
+/// How much is read at a time: from a connection as such, and from one that has room for something large. What has begun
+/// and needs room it does not have takes no more than one reading.
+const READ: usize = 4 << 10;
+const LARGE_READ: usize = 16 << 10;
 /// A client that has closed its side may still want its answers, for so long.
 const HALF_CLOSED: Duration = Duration::from_secs(1);
 
@@ -71,10 +69,9 @@ struct Session<IO> {
     peer: SocketAddr,
     client: Client,
     server: Arc<Server>,
-    input: BytesMut,
+    input: Input,
     /// There are whole frames in what was read for which there was no room.
     behind: bool,
-    reading: usize,
     output: Output,
     /// The client has closed its side.
     ended: bool,
@@ -173,9 +170,8 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Session<IO> {
             io,
             peer,
             client: Client(peer.ip()),
-            input: BytesMut::new(),
+            input: Input::default(),
             behind: false,
-            reading: QUIET_READ,
             output: Output::default(),
             ended: false,
             dialect: Dialect::Unknown,
@@ -209,6 +205,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Session<IO> {
                 return end;
             }
             let event = self.wait().await;
+            self.times.look();
             if let Err(end) = self.deal_with(event) {
                 return end;
             }
@@ -230,6 +227,9 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Session<IO> {
         }
         self.pending.set(self.exchanges.len());
         self.parked.set(self.rows.waiting());
+        if self.inbox.is_empty() && !self.behind {
+            self.input.shrink(); // requests that wait are parts of it
+        }
         Ok(())
     }
 
@@ -269,8 +269,8 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Session<IO> {
         self.times.set(due);
         let most = match () {
             () if !may_read => 0,
-            () if self.receiving.is_large() => MOST_READ,
-            () => self.reading,
+            () if self.receiving.is_large() => LARGE_READ,
+            () => READ,
         };
         let Self { io, input, output, receiving, mailbox, tasks, times, leaving, .. } = self;
         if input.is_empty() && !has_work {
@@ -304,7 +304,6 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Session<IO> {
                     }
                     Some(Ok(count)) => {
                         self.times.heard();
-                        self.reading = if count >= self.reading { BUSY_READ } else { QUIET_READ };
                         count
                     }
                     Some(Err(error)) => return Err(End::Gone(Some(error))),
@@ -411,7 +410,7 @@ impl Fault {
 fn transfer<IO: AsyncRead + AsyncWrite + Unpin>(
     cx: &mut Context<'_>,
     io: &mut IO,
-    input: &mut BytesMut,
+    input: &mut Input,
     output: &mut Output,
     most: usize,
 ) -> Poll<Event> {
@@ -424,14 +423,10 @@ fn transfer<IO: AsyncRead + AsyncWrite + Unpin>(
             Poll::Pending => break,
         }
     }
-    if most > 0 {
-        // By way of the stack: a connection that is waited for has no memory for what may come.
-        let mut space = [MaybeUninit::uninit(); MOST_READ];
-        let mut into = ReadBuf::uninit(&mut space[..most]);
-        if let Poll::Ready(read) = Pin::new(io).poll_read(cx, &mut into) {
-            input.extend_from_slice(into.filled());
-            return Poll::Ready(Event::Moved { read: Some(read.map(|()| into.filled().len())), sent });
-        }
+    if most > 0
+        && let Poll::Ready(read) = input.poll_read(cx, io, most)
+    {
+        return Poll::Ready(Event::Moved { read: Some(read), sent });
     }
     if sent > 0 || (had && output.is_sent()) {
         return Poll::Ready(Event::Moved { read: None, sent });

@@ -11,16 +11,15 @@ use super::times::ticks;
 use crate::iface::thrift::metrics::{Outcome, Refused};
 use crate::iface::thrift::topics::{Known, Seat};
 use crate::store::{Key, Reason};
-use crate::thrift::{Method, NameRef, Stamp};
+use crate::thrift::{Method, NameRef};
 
 /// A poll that was read and understood.
 #[derive(Debug)]
 pub(super) struct PollAsk {
     pub(super) question: Question,
     pub(super) seat: Seat,
-    pub(super) stamp: Stamp,
-    /// What a failure echoes.
-    pub(super) name: Box<NameRef>,
+    /// What the client has seen, and what a failure echoes.
+    pub(super) name: NameRef,
 }
 
 /// Polls that were taken out of a row, and are answered as the client reads.
@@ -43,7 +42,7 @@ enum Verdict {
 
 impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Session<IO> {
     /// Answers a poll or parks it.
-    pub(super) fn poll(&mut self, PollAsk { question, seat, stamp, name }: PollAsk, came: u32) {
+    pub(super) fn poll(&mut self, PollAsk { question, seat, name }: PollAsk, came: u32) {
         seat.refresh();
         let key = match self.rows.find(&seat) {
             Some(key) => key,
@@ -61,7 +60,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Session<IO> {
         self.serve(key); // those who wait there already have seen an older version, perhaps
         let Some(row) = self.rows.get(key) else { return };
         let at_once = self.leaving.answers_at_once();
-        let version = row.seat.version();
+        let (version, stamp) = (row.seat.version(), name.stamp.clone());
         let mut may_fail = true;
         if !at_once && stamp[..] == version.to_be_bytes() {
             row.sees(version);
@@ -89,7 +88,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Session<IO> {
             return self.rests(key);
         }
         let due = self.times.now().saturating_add(self.patience());
-        let name = may_fail.then_some(name);
+        let name = may_fail.then(|| Box::new(name));
         let exchange = question.exchange;
         self.serial = self.serial.wrapping_add(1);
         let serial = self.serial;

@@ -38,6 +38,8 @@ const HALF_CLOSED: &str = "half_closed";
 #[derive(Debug)]
 pub(super) struct Times {
     began: Instant,
+    /// The present, as of the beginning of the turn: thousands of polls ask for it.
+    now: Instant,
     sleep: Pin<Box<Sleep>>,
     /// When something was last read.
     heard: Instant,
@@ -62,6 +64,7 @@ impl Times {
         let now = Instant::now();
         Self {
             began: now,
+            now,
             sleep: Box::pin(sleep_until(now + IDLE)),
             heard: now,
             pinged: false,
@@ -73,8 +76,13 @@ impl Times {
         }
     }
 
+    /// A turn begins.
+    pub(super) fn look(&mut self) {
+        self.now = Instant::now();
+    }
+
     pub(super) fn age(&self) -> Duration {
-        self.began.elapsed()
+        self.now.saturating_duration_since(self.began)
     }
 
     /// The present, in ticks of the session's life.
@@ -98,7 +106,7 @@ impl Times {
     }
 
     pub(super) fn heard(&mut self) {
-        self.heard = Instant::now();
+        self.heard = self.now;
         self.pinged = false;
     }
 
@@ -109,16 +117,16 @@ impl Times {
 
     /// Something was written; perhaps everything.
     pub(super) fn wrote(&mut self, all: bool) {
-        self.unread = if all { None } else { Some(Instant::now()) };
+        self.unread = if all { None } else { Some(self.now) };
     }
 
     /// Something is to be written.
     pub(super) fn writes(&mut self) {
-        self.unread.get_or_insert_with(Instant::now);
+        self.unread.get_or_insert(self.now);
     }
 
     pub(super) fn expect_handshake(&mut self) {
-        self.handshake = Some(Instant::now() + HANDSHAKE);
+        self.handshake = Some(self.now + HANDSHAKE);
     }
 
     pub(super) fn handshake_is_over(&mut self) {
@@ -128,7 +136,7 @@ impl Times {
     /// The first bytes of a frame are there, perhaps the first of all.
     pub(super) fn frame_has_begun(&mut self, first: bool) {
         let patience = if first { HANDSHAKE } else { FRAME };
-        self.frame.get_or_insert_with(|| Instant::now() + patience);
+        self.frame.get_or_insert(self.now + patience);
     }
 
     pub(super) fn no_frame_has_begun(&mut self) {
@@ -136,7 +144,7 @@ impl Times {
     }
 
     pub(super) fn set_half_closed(&mut self, patience: Duration) {
-        self.half_closed = Some(Instant::now() + patience);
+        self.half_closed = Some(self.now + patience);
     }
 
     /// Wakes the session at `due`, or before: it looks then.
@@ -173,7 +181,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Session<IO> {
         // During a handshake the way out has to wait.
         let leaving = self.leaving.due().filter(|_| !matches!(self.dialect, Dialect::Probed { .. }));
         let next = all.into_iter().chain([leaving]).flatten().min();
-        next.unwrap_or_else(|| Instant::now() + IDLE)
+        next.unwrap_or(times.now + IDLE)
     }
 
     /// When to ask whether the client is there, or when it has not answered that.
@@ -193,7 +201,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Session<IO> {
 
     /// Deals with what is due.
     pub(super) fn timed(&mut self) -> Result<(), End> {
-        let now = Instant::now();
+        let now = self.times.now;
         let is_due = |when: Option<Instant>| when.is_some_and(|when| when <= now);
         let times = &self.times;
         let unread = times.unread.map(|since| since + self.write_patience());
