@@ -11,13 +11,25 @@ use super::PATIENCE;
 
 /// One connection.
 pub struct Connection {
-    socket: TcpStream,
-    stream: Box<dyn ReadWrite>,
+    stream: Box<dyn Stream>,
 }
 
-trait ReadWrite: Read + Write + Send {}
+/// Bytes over a socket. There is one descriptor for each connection: stories have thousands.
+trait Stream: Read + Write + Send {
+    fn socket(&self) -> &TcpStream;
+}
 
-impl<T: Read + Write + Send> ReadWrite for T {}
+impl Stream for TcpStream {
+    fn socket(&self) -> &TcpStream {
+        self
+    }
+}
+
+impl Stream for StreamOwned<ClientConnection, TcpStream> {
+    fn socket(&self) -> &TcpStream {
+        &self.sock
+    }
+}
 
 impl Connection {
     /// Connects.
@@ -28,8 +40,7 @@ impl Connection {
     /// Goes on with a socket that is connected.
     pub fn on(socket: TcpStream) -> Self {
         set_up(&socket);
-        let stream = Box::new(socket.try_clone().expect("a descriptor"));
-        Self { socket, stream }
+        Self { stream: Box::new(socket) }
     }
 
     /// Connects with TLS; also the certificate that the server showed.
@@ -45,8 +56,7 @@ impl Connection {
             session.complete_io(&mut socket)?;
         }
         let shown = session.peer_certificates().and_then(|chain| chain.first()).expect("servers show one").to_vec();
-        let stream = Box::new(StreamOwned::new(session, socket.try_clone().expect("a descriptor")));
-        Ok((Self { socket, stream }, shown))
+        Ok((Self { stream: Box::new(StreamOwned::new(session, socket)) }, shown))
     }
 
     /// Sends bytes as they are.
@@ -63,7 +73,7 @@ impl Connection {
     /// # Errors
     /// Nothing came (`WouldBlock` or `TimedOut`), or the connection broke; with TLS also if it ended without a word.
     pub fn read(&mut self, buffer: &mut [u8], limit: Duration) -> io::Result<usize> {
-        self.socket.set_read_timeout(Some(limit)).expect("the limit is not zero");
+        self.stream.socket().set_read_timeout(Some(limit)).expect("the limit is not zero");
         self.stream.read(buffer)
     }
 }

@@ -130,6 +130,18 @@ fn a_tag_is_used_again_and_again_and_the_last_use_counts() {
 }
 
 #[test]
+fn discards_of_what_was_never_asked_are_not_answered() {
+    let rosterd = server();
+    bears(&rosterd, || {
+        let mut session = mux::session(port(&rosterd));
+        for tag in 2..50_000 {
+            session.send(&mux::tdiscarded(tag));
+        }
+        ping_and_ask(&mut session);
+    });
+}
+
+#[test]
 fn a_tag_that_is_in_use_ends_the_session_for_all_its_polls() {
     let rosterd = server();
     bears(&rosterd, || {

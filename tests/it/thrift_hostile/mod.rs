@@ -30,7 +30,7 @@ fn server_with(keys: &str, names: impl IntoIterator<Item = (String, String)>) ->
         &format!(
             "storage: {{kind: io.l5d.inMemory, namespaces: {{default: /svc => /#/io.l5d.fs}}}}\n\
              namers: [{{kind: io.l5d.fs, rootDir: disco}}]\n\
-             interfaces: [{{kind: io.l5d.thriftNameInterpreter, port: 0}}]\n{keys}"
+             interfaces: [{{kind: io.l5d.thriftNameInterpreter, port: 0}}, {{kind: io.l5d.httpController, port: 0}}]\n{keys}"
         ),
     )
 }

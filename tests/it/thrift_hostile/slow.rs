@@ -63,7 +63,7 @@ fn two_thousand_half_open_handshakes_disturb_nobody_and_end_after_ten_seconds() 
 }
 
 #[test]
-#[ignore = "opens 10,000 connections"]
+#[ignore = "opens 10,000 connections: run it alone"]
 fn ten_thousand_half_open_handshakes_disturb_nobody_and_end_after_ten_seconds() {
     half_open_handshakes(10_000);
 }
@@ -111,53 +111,59 @@ fn a_first_frame_that_comes_byte_by_byte_is_not_waited_for() {
     });
 }
 
-/// Asks on and on, with a tag of its own for each question.
-struct Questions {
-    message: Vec<u8>,
-    tag: u32,
-}
-
-impl Questions {
-    fn more(&mut self) -> Vec<u8> {
-        let mut bytes = Vec::new();
-        while bytes.len() < 64 << 10 {
-            self.tag += 1;
-            for frame in [mux::TPING.to_vec(), mux::tdispatch(self.tag, &self.message)] {
+/// Sends what comes, to so many connections, until the server reads no more of each. Nobody reads what it says.
+fn fill(rosterd: &Rosterd, connections: usize, what: impl Fn(u32) -> Vec<u8>) -> Vec<TcpStream> {
+    let filled = (0..connections).map(|_| {
+        let mut stream = TcpStream::connect(("127.0.0.1", port(rosterd))).expect("the port is served");
+        stream.set_write_timeout(Some(Duration::from_millis(300))).expect("a fresh socket takes options");
+        let (mut number, mut sent) = (1, 0);
+        loop {
+            let mut bytes = Vec::new();
+            while bytes.len() < 64 << 10 {
+                number += 1;
+                let frame = what(number);
                 bytes.extend(u32::try_from(frame.len()).expect("it is short").to_be_bytes());
                 bytes.extend(frame);
             }
+            match stream.write_all(&bytes) {
+                Ok(()) => sent += bytes.len(),
+                Err(error) if [ErrorKind::WouldBlock, ErrorKind::TimedOut].contains(&error.kind()) => return stream,
+                Err(error) => panic!("after {sent} bytes: {error}"),
+            }
+            assert!(sent < 200 << 20, "the server reads on, whatever happens to its answers");
         }
-        bytes
-    }
+    });
+    filled.collect()
 }
 
-#[test]
-fn clients_that_ask_and_never_read_fill_only_their_own_sockets() {
-    let rosterd = server();
-    let mut full: Vec<TcpStream> = Vec::new();
-    bears(&rosterd, || {
-        for _ in 0..8 {
-            let mut stream = TcpStream::connect(("127.0.0.1", port(&rosterd))).expect("the port is served");
-            stream.set_write_timeout(Some(Duration::from_millis(300))).expect("a fresh socket takes options");
-            let message = mux::addr(b"", &["#", "io.l5d.fs", "many"], "default").write();
-            let (mut questions, mut sent) = (Questions { message, tag: 1 }, 0);
-            // Until the server reads no more, since nobody reads what it says.
-            loop {
-                let bytes = questions.more();
-                match stream.write_all(&bytes) {
-                    Ok(()) => sent += bytes.len(),
-                    Err(error) if [ErrorKind::WouldBlock, ErrorKind::TimedOut].contains(&error.kind()) => break,
-                    Err(error) => panic!("after {sent} bytes: {error}"),
-                }
-                assert!(sent < 200 << 20, "the server reads on, whatever happens to its answers");
-            }
-            full.push(stream);
-        }
-        ping_and_ask(&mut mux::session(port(&rosterd)));
+fn fill_only_their_own_sockets(rosterd: &Rosterd, what: impl Fn(u32) -> Vec<u8> + Send) {
+    let mut full = Vec::new();
+    bears(rosterd, || {
+        full = fill(rosterd, 8, what);
+        ping_and_ask(&mut mux::session(port(rosterd)));
     });
     // Nor do they keep it busy.
     let (before, pause) = (rosterd.cpu(), Duration::from_millis(500));
     std::thread::sleep(pause);
     let busy = rosterd.cpu() - before;
     assert!(busy < pause / 5, "{busy:?} of processor time in {pause:?} for {} clients that wait", full.len());
+}
+
+#[test]
+fn clients_that_ask_and_never_read_fill_only_their_own_sockets() {
+    fill_only_their_own_sockets(&server(), |number| match number % 2 {
+        0 => mux::TPING.to_vec(),
+        _ => mux::tdispatch(number, &mux::addr(b"", &["#", "io.l5d.fs", "many"], "default").write()),
+    });
+}
+
+#[test]
+fn calls_behind_one_that_waits_fill_only_their_own_sockets() {
+    let rosterd = server();
+    let ask = |stamp: &[u8]| mux::bind("", stamp, &["svc", "web"], "default").write();
+    let mut session = mux::session(port(&rosterd));
+    session.send(&mux::tdispatch(2, &ask(b"")));
+    let stamp = mux::stamp(&mux::reply(&session.frame()));
+    // Answers of plain thrift come in the order of the calls, and nothing changes for the first.
+    fill_only_their_own_sockets(&rosterd, |number| if number == 2 { ask(&stamp) } else { ask(b"") });
 }

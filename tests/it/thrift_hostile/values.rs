@@ -2,8 +2,8 @@
 
 use super::bystander::{bears, ping_and_ask};
 use super::{port, server};
-use crate::support::mux;
 use crate::support::thrift::{BINARY, CALL, EXCEPTION, Message, STRUCT, Value};
+use crate::support::{Frames, Next, PATIENCE, mux};
 
 /// A call up to its arguments.
 fn begun(method: &str) -> Vec<u8> {
@@ -68,6 +68,31 @@ fn values_without_end_are_refused_and_the_session_goes_on() {
             }
             assert!(answer.len() < 1 << 20, "{what}: an answer of {} bytes", answer.len());
             ping_and_ask(&mut session);
+        }
+    });
+}
+
+#[test]
+fn headers_without_end_end_their_connection() {
+    const UPGRADE: &str = "__can__finagle__trace__v3__";
+    const MOST: [u8; 4] = i32::MAX.to_be_bytes();
+    let rosterd = server();
+    let upgrade = Message { kind: CALL, name: UPGRADE.to_owned(), seqid: 0, body: Value::Struct(Vec::new()) }.write();
+    let headers = [
+        ("2^31 contexts", [&[15, 0, 8, STRUCT][..], &MOST].concat()),
+        ("a name of 2 GiB", [&[STRUCT, 0, 6, BINARY, 0, 1][..], &MOST].concat()),
+        ("structs in structs", [STRUCT, 0, 6].repeat(100_000)),
+        ("lists in lists", [&[15, 0, 8][..], &[15, 0, 0, 0, 1].repeat(100_000)].concat()),
+        ("a type that there is not", vec![99, 0, 1]),
+        ("no end", vec![10, 0, 1, 0, 0, 0, 0, 0, 0, 0, 1]),
+    ];
+    bears(&rosterd, || {
+        for (what, header) in &headers {
+            let mut frames = Frames::open(port(&rosterd));
+            frames.send(&upgrade);
+            assert_eq!(Message::read(&frames.frame()).map(|reply| reply.name), Ok(UPGRADE.to_owned()));
+            frames.send(header);
+            assert_eq!(frames.next(PATIENCE), Next::Closed, "{what}");
         }
     });
 }
