@@ -80,6 +80,7 @@ impl Server {
         let scope = core.legacy.scope("interface").scope(kind);
         let (thrift, topics) = (scope.scope("thrift"), Topics::new(config, core.fixes.lone_weights));
         topics.register(&scope);
+        thrift.gauge("protocol/thriftmux", || 1.0);
         Self {
             interpreter: core.interpreter.clone(),
             topics,

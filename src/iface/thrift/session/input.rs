@@ -192,9 +192,3 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Session<IO> {
         Message::Rdiscarded(which).write(&mut self.output);
     }
 }
-
-impl From<Fault> for End {
-    fn from(fault: Fault) -> Self {
-        Self::Fault(fault)
-    }
-}

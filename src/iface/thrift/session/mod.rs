@@ -8,6 +8,7 @@
 mod answer;
 mod ask;
 mod dialect;
+mod end;
 mod explain;
 mod input;
 mod large;
@@ -32,10 +33,10 @@ use futures_util::StreamExt;
 use futures_util::future::AbortHandle;
 use futures_util::stream::FuturesUnordered;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::time::timeout;
 
 use self::answer::{Place, Question};
 use self::dialect::Dialect;
+use self::end::{End, Fault};
 use self::input::Inbox;
 use self::large::Receiving;
 use self::leave::Leaving;
@@ -45,17 +46,15 @@ use self::times::Times;
 use self::work::{Finished, Task};
 use super::Server;
 use super::metrics::Share;
-use crate::mux::{BadFrame, BadMessage, Reassembly, Tag};
+use crate::mux::{Reassembly, Tag};
 use crate::store::{Client, Key, Mailbox};
 use crate::telemetry::{LevelShare, Traffic};
-use crate::wire::{Input, Output, Taken, linger};
+use crate::wire::{Input, Output, Taken};
 
 /// With so much on its way to a client that does not read, nothing more is read from it. Requests are answered up to half
 /// of that, so that pings and discards are seen to while much is said.
 const HIGH_WATER: usize = 128 << 10;
 const MOST_AT_ONCE: usize = HIGH_WATER / 2;
-/// A client must read some of what waits for it within this time, where the configuration says nothing.
-const WRITE_PATIENCE: Duration = Duration::from_secs(60);
 /// How much is read at a time: from a connection as such, and from one that has room for something large. What has begun
 /// and needs room it does not have takes no more than one reading.
 const READ: usize = 4 << 10;
@@ -102,36 +101,6 @@ struct Session<IO> {
     pending: LevelShare,
     parked: Share,
     scratch: BytesMut,
-}
-
-/// Why a session ended.
-#[derive(Debug)]
-enum End {
-    /// Everything was answered, and it was time to go.
-    Done,
-    /// The client closed it, or it broke.
-    Gone(Option<io::Error>),
-    /// It is not thrift, nor mux.
-    Foreign(&'static str),
-    /// The client sent something that ends a session; what is written already is its answer.
-    Fault(Fault),
-    /// Something took too long.
-    TimedOut(&'static str),
-}
-
-/// What a client did wrong.
-#[derive(Debug, thiserror::Error)]
-enum Fault {
-    #[error("{0}")]
-    Frame(#[from] BadFrame),
-    #[error("{0}")]
-    Message(#[from] BadMessage),
-    #[error("the tag {0} is in use already")]
-    DuplicateTag(Tag),
-    #[error("{0}")]
-    Handshake(&'static str),
-    #[error("unreadable thrift: {0}")]
-    Thrift(String),
 }
 
 /// What happens next.
@@ -324,85 +293,6 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Session<IO> {
         self.traffic.received += more.received;
         self.traffic.sent += more.sent;
         self.server.stats.moved(more);
-    }
-
-    /// Gives everything back, tells the client what it still has to know, and closes.
-    async fn finish(mut self, end: End) {
-        self.rows = Rows::new();
-        self.exchanges = HashMap::new();
-        self.tasks.clear();
-        self.pending.set(0);
-        self.parked.set(0);
-        self.log(&end);
-        if !matches!(end, End::Gone(Some(_)) | End::TimedOut(_)) {
-            let patience = if self.ended { HALF_CLOSED } else { self.write_patience() };
-            if timeout(patience, self.flush()).await.is_ok_and(|flushed| flushed.is_ok()) && !self.ended {
-                self.leaving.let_go();
-                linger(&mut self.io).await;
-            }
-        }
-        self.server.stats.closed(self.times.age(), self.traffic);
-    }
-
-    async fn flush(&mut self) -> io::Result<()> {
-        while !self.output.is_sent() {
-            let sent = self.output.write_some(&mut self.io).await?;
-            self.moved(Traffic { sent: sent as u64, ..Traffic::default() });
-        }
-        Ok(())
-    }
-
-    fn write_patience(&self) -> Duration {
-        self.server.write_timeout.unwrap_or(WRITE_PATIENCE)
-    }
-
-    fn log(&self, end: &End) {
-        let (server, peer) = (&self.server, self.peer);
-        tracing::debug!(%peer, ?end, requests = self.traffic.requests, "session ended");
-        match end {
-            End::Done | End::Gone(_) => {}
-            End::Foreign(protocol) => {
-                server.metrics.foreign(protocol);
-                if let Some(left_out) = server.foreign.due() {
-                    tracing::warn!(
-                        %peer, protocol, left_out,
-                        "not ThriftMux, nor framed thrift: connection closed; is it the right port, and does the client \
-                         use TLS where the interface does not, or the other way round?"
-                    );
-                }
-            }
-            End::Fault(fault) => {
-                server.metrics.ended(fault.reason());
-                match server.faults.due() {
-                    Some(left_out) => {
-                        tracing::info!(%peer, %fault, left_out, "session closed because of what the client sent");
-                    }
-                    None => tracing::debug!(%peer, %fault, "session closed because of what the client sent"),
-                }
-            }
-            End::TimedOut(what) => {
-                server.metrics.ended(what);
-                match *what {
-                    times::UNREAD => server.stats.write_timed_out(),
-                    times::QUIET => server.stats.read_timed_out(),
-                    _ => {}
-                }
-            }
-        }
-    }
-}
-
-// === impl Fault ===
-
-impl Fault {
-    fn reason(&self) -> &'static str {
-        match self {
-            Self::Frame(_) => "bad_frame",
-            Self::Message(_) => "bad_message",
-            Self::DuplicateTag(_) => "duplicate_tag",
-            Self::Handshake(_) => "handshake_refused",
-            Self::Thrift(_) => "bad_thrift",
-        }
     }
 }
 

@@ -19,6 +19,8 @@ const FRAME: Duration = Duration::from_secs(60);
 const PING_AFTER: Duration = Duration::from_secs(30);
 /// If it says nothing for so long after that, it is not.
 const SILENCE: Duration = Duration::from_secs(60);
+/// A client for which something waits for so long is a slow one.
+const SLOW: Duration = Duration::from_secs(1);
 /// When nothing at all is due.
 const IDLE: Duration = Duration::from_secs(3_600);
 
@@ -117,6 +119,9 @@ impl Times {
 
     /// Something was written; perhaps everything.
     pub(super) fn wrote(&mut self, all: bool) {
+        if self.unread.is_some_and(|since| self.now.duration_since(since) > SLOW) {
+            self.heard(); // nothing is read meanwhile, so this is how a slow client shows that it is there
+        }
         self.unread = if all { None } else { Some(self.now) };
     }
 

@@ -188,6 +188,24 @@ async fn failures_echo_names_as_long_as_there_are_not_too_many_bytes_of_them() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_slow_client_gets_all_of_a_large_answer() {
+    let world = World::new();
+    let large = format!("/svc=>/{}", "x".repeat(1_500_000));
+    world.put("default", &large).await;
+    let mut router = world.router().await;
+    router.answers_pings = false;
+    router.dispatch(TWO, dtab(b"", "default")).await;
+    let mut got = Vec::new();
+    while got.len() < large.len() {
+        tokio::time::sleep(Duration::from_secs(20)).await;
+        let mut some = vec![0; 64 << 10];
+        let count = router.io.read(&mut some).await.expect("memory does not fail");
+        assert!(count > 0, "cut after {} bytes", got.len());
+        got.extend_from_slice(&some[..count]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_read_timeout_ends_quiet_clients_and_not_those_whose_polls_wait() {
     let mut world = World::new();
     Arc::get_mut(&mut world.server).expect("no session yet").read_timeout = Some(Duration::from_secs(20));
