@@ -120,13 +120,11 @@ where
                         let (serve, tls, ending) = (serve.clone(), listener.tls.clone(), ending.clone());
                         tasks.spawn(async move {
                             let _counted = counted;
-                            let conn = match tls {
-                                None => Some(Conn::Plain(stream)),
-                                // In a box: the connection may live for days, and the handshake's state is large.
-                                Some(tls) => Box::pin(tls.handshake(stream, peer, &ending)).await,
-                            };
-                            if let Some(conn) = conn {
-                                serve(conn, peer).await;
+                            let Some(tls) = tls else { return serve(Conn::Plain(stream), peer).await };
+                            // Each in a box of its own: whoever hangs in the handshake does not take up a session's
+                            // memory, and a session of days not that of the handshake.
+                            if let Some(conn) = Box::pin(tls.handshake(stream, peer, &ending)).await {
+                                Box::pin(serve(conn, peer)).await;
                             }
                         });
                     }

@@ -9,6 +9,7 @@ mod handshake;
 mod key;
 mod load;
 mod paced;
+mod patience;
 pub mod pem;
 mod reload;
 mod suites;

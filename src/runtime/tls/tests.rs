@@ -273,6 +273,47 @@ fn hello(client: Arc<ClientConfig>) -> Vec<u8> {
     hello
 }
 
+#[tokio::test]
+async fn a_hello_may_come_in_pieces() {
+    let world = World::start();
+    let hello = hello(world.authority.client(None));
+    let mut stream = world.tcp().await;
+    for piece in [&hello[..1], &hello[1..4], &hello[4..100], &hello[100..hello.len() - 1]] {
+        stream.write_all(piece).await.expect("write");
+        let early = timeout(Duration::from_millis(20), stream.read_u8()).await;
+        assert!(early.is_err(), "{early:?}");
+    }
+    stream.write_all(&hello[hello.len() - 1..]).await.expect("write");
+    assert_eq!(within(stream.read_u8()).await.expect("an answer"), 0x16);
+    let mut half = world.tcp().await;
+    half.write_all(&hello[..100]).await.expect("write");
+    drop((stream, half));
+    within(async {
+        while world.failures() != [(Reason::Gone, 2)] {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn renewed_cas_of_clients_are_used_for_new_connections() {
+    let world = World::with(|tls| {
+        tls.require_client_auth = true;
+        tls.ca_cert_path = Some(tls.cert_path.with_file_name("ca.pem"));
+    });
+    let (old, next) = (world.authority.issue(|_| ()), Authority::new());
+    let new = next.issue(|_| ());
+    let mut open = world.connect_as(Some(&old)).await.expect("a certificate of the CA");
+    std::fs::write(world.folder.path().join("ca.pem"), &next.pem).expect("the folder is writable");
+    let mut lookout = Lookout::at(&world.tls);
+    lookout.look();
+    lookout.look();
+    world.connect_as(Some(&new)).await.expect("a certificate of the new CA");
+    world.connect_as(Some(&old)).await.expect_err("of the old one");
+    assert!(echoes(&mut open).await);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_herd_of_clients_leaves_turns_for_everything_else() {
     const HERD: usize = 400;
