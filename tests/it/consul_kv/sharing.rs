@@ -7,7 +7,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 use super::{Kept, to_port};
-use crate::support::{Consul, PATIENCE, unique};
+use crate::support::{Chunk, Consul, PATIENCE, Wire, unique};
 
 /// What a read finds right after a write is what was written, whoever wrote it: reads ask Consul. What routers see
 /// follows within the second and a bit that a poll may rest while much changes.
@@ -94,6 +94,33 @@ fn of_all_updates_that_were_acknowledged_none_is_lost() {
     for kept in &both {
         assert_eq!(kept.text("counter"), Some(format!("/count=>/{}", 4 * EACH)));
     }
+}
+
+#[test]
+fn who_watches_at_one_is_told_of_what_is_written_at_the_other() {
+    let (consul, folder) = (Consul::shared(), unique("watch"));
+    let [here, there] = [Kept::start(consul, &folder), Kept::start(consul, &folder)];
+    let watch = |target: &str| {
+        let mut wire = Wire::open(there.rosterd.http());
+        wire.send(
+            format!("GET /api/1/dtabs{target}?watch=true HTTP/1.1\r\nHost: x\r\nAccept: text/plain\r\n\r\n").as_bytes(),
+        );
+        assert_eq!(wire.head().status(), 200);
+        wire
+    };
+    let (mut list, mut dtab) = (watch(""), watch("/web"));
+    let told = |wire: &mut Wire, line: &str| assert_eq!(wire.chunk(PATIENCE), Chunk::Data(line.as_bytes().to_vec()));
+    told(&mut list, "[]\n");
+    assert_eq!(here.post("web", "/a=>/b"), 204);
+    told(&mut list, "[\"web\"]\n");
+    told(&mut dtab, "/a=>/b\n");
+    assert_eq!(here.put("web", "/a=>/c"), 204);
+    told(&mut dtab, "/a=>/c\n");
+    assert_eq!(here.delete("web"), 204);
+    told(&mut list, "[]\n");
+    assert_eq!(here.put("web", "/a=>/d"), 204);
+    told(&mut list, "[\"web\"]\n");
+    told(&mut dtab, "/a=>/d\n");
 }
 
 #[test]
