@@ -124,6 +124,23 @@ async fn a_write_whose_answer_is_lost_is_sent_again_under_the_same_index_which_s
     storage.delete("default", Some(b"9")).await.expect("it is gone");
 }
 
+/// It may have been done before the others wrote: to call it refused would have it repeated.
+#[tokio::test(start_paused = true)]
+async fn a_write_whose_answer_is_lost_while_others_write_is_not_called_refused() {
+    let consul = FakeConsul::default();
+    let storage = storage(&consul).await;
+    for step in [Step::indexed(7, "/a=>/b"), Step::Hold, Step::indexed(9, "/theirs=>/x")] {
+        consul.script(step);
+    }
+    let outcome = storage.update("default", dtab("/a=>/c"), b"7").await.expect_err("nobody knows");
+    assert!(matches!(&outcome, StorageError::Uncertain(text) if text.contains("others have written")), "{outcome}");
+    for step in [missing(9), Step::Hold, Step::indexed(11, "/theirs=>/x")] {
+        consul.script(step);
+    }
+    let outcome = storage.create("default", dtab("/a=>/c")).await.expect_err("nobody knows");
+    assert!(matches!(&outcome, StorageError::Uncertain(_)), "{outcome}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_write_that_stays_without_an_answer_is_told_as_that_in_time() {
     let consul = FakeConsul::default();

@@ -64,7 +64,7 @@ impl ConsulStorage {
             if write.sent == Sent::InDoubt && write.is_done(&stored) {
                 return Ok(write.version(&stored));
             }
-            may(&stored)?;
+            may(&stored).map_err(|refused| write.refused(refused))?;
             if write.replace(&stored).await? {
                 return write.confirmed().await;
             }
@@ -152,32 +152,45 @@ impl Write<'_> {
         Ok(())
     }
 
+    /// What is stored now does not allow the write. If one was sent whose answer is lost, that may be its own doing: it
+    /// was done, and others have written since.
+    fn refused(&self, refused: StorageError) -> StorageError {
+        match self.sent {
+            Sent::InDoubt => in_doubt("the answer to it was lost, and others have written meanwhile"),
+            Sent::Nothing | Sent::Done => refused,
+        }
+    }
+
     fn given_up(&mut self) -> StorageError {
         let agent = self.storage.agent.name();
-        let limit = LIMIT.as_secs();
         let Some(error) = self.failure.take() else {
-            let text = format!("others have kept writing this namespace to Consul at {agent} for {limit} s");
-            return StorageError::Unavailable(text);
+            let busy =
+                format!("others have kept writing this namespace to Consul at {agent} for {} s", LIMIT.as_secs());
+            return self.refused(StorageError::Unavailable(busy));
         };
-        match error {
-            error if self.sent == Sent::InDoubt => StorageError::Uncertain(format!(
-                "{error}. The write was sent, and whether it is done, or will be, is not known: read the namespace \
-                 before you repeat it"
-            )),
-            error if self.sent == Sent::Done => StorageError::Uncertain(format!(
+        match (self.sent, error) {
+            (Sent::InDoubt, error) => in_doubt(&error.to_string()),
+            (Sent::Done, error) => StorageError::Uncertain(format!(
                 "{error}. The write is done, but could not be read back: what is read here may lack it for a while"
             )),
-            ConsulError::Forbidden { .. } | ConsulError::UnknownToken { .. } => {
+            (Sent::Nothing, error @ (ConsulError::Forbidden { .. } | ConsulError::UnknownToken { .. })) => {
                 StorageError::Forbidden(error.to_string())
             }
-            ConsulError::TooLarge { text } => StorageError::TooLarge(format!(
+            (Sent::Nothing, ConsulError::TooLarge { text }) => StorageError::TooLarge(format!(
                 "the dtab has {} bytes as text, more than Consul at {agent} stores under one key: {text} \
                  (`limits.kv_max_value_size` of the Consul agents)",
                 self.wanted.as_ref().map_or(0, Bytes::len)
             )),
-            error => StorageError::Unavailable(format!("{error}; nothing was written")),
+            (Sent::Nothing, error) => StorageError::Unavailable(format!("{error}; nothing was written")),
         }
     }
+}
+
+fn in_doubt(why: &str) -> StorageError {
+    StorageError::Uncertain(format!(
+        "{why}. The write was sent, and whether it is done, or will be, is not known: read the namespace before you \
+         repeat it"
+    ))
 }
 
 /// What an answer to a read says.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::{Follow, shown};
-use crate::support::{Reply, Rosterd, StandIn, in_project};
+use crate::support::{Reply, Rosterd, StandIn, consul_recording};
 
 /// One recorded exchange about instances of a service.
 struct Exchange {
@@ -19,10 +19,7 @@ struct Exchange {
 }
 
 fn load(file: &str) -> Vec<Exchange> {
-    let path = in_project(&format!("tests/data/golden/backends/consul/{file}.json"));
-    let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    let recording: Value = serde_json::from_str(&text).expect("JSON");
-    recording["exchanges"].as_array().expect("a list").iter().filter_map(exchange).collect()
+    consul_recording(file).iter().filter_map(exchange).collect()
 }
 
 fn exchange(recorded: &Value) -> Option<Exchange> {
@@ -31,28 +28,12 @@ fn exchange(recorded: &Value) -> Option<Exchange> {
     if !health && !line.starts_with("GET /v1/catalog/service/") {
         return None;
     }
-    let response = &recorded["response"];
+    let reply = Reply::recorded(recorded)?;
     let note = recorded["note"].as_str().unwrap_or(line).to_owned();
-    let Some(status) = response["status"].as_u64() else {
-        // A connection that ended without an answer; one that the recorder gave up says nothing.
-        let cut = Exchange { health, note, reply: Reply { bytes: Vec::new(), index: None }, addrs: None };
-        return (recorded["closed_by"] == "server").then_some(cut);
-    };
-    let body = response["body"].as_str().filter(|body| *body != "(gzip)")?;
-    let mut head = format!("{}\r\n", response["line"].as_str()?);
-    let mut index = None;
-    for header in response["headers"].as_array()? {
-        let (name, value) = (header[0].as_str()?, header[1].as_str()?);
-        match name.to_ascii_lowercase().as_str() {
-            "content-length" | "transfer-encoding" => continue,
-            "x-consul-index" if status == 200 => index = value.parse().ok(),
-            _ => {}
-        }
-        head.push_str(&format!("{name}: {value}\r\n"));
-    }
-    head.push_str(&format!("Content-Length: {}\r\n\r\n", body.len()));
-    let addrs = (status == 200).then(|| addrs(health, &serde_json::from_str(body).expect("JSON")));
-    Some(Exchange { health, note, reply: Reply { bytes: [head.as_bytes(), body.as_bytes()].concat(), index }, addrs })
+    let good = recorded["response"]["status"].as_u64() == Some(200);
+    let list = recorded["response"]["body"].as_str().filter(|_| good);
+    let addrs = list.map(|list| addrs(health, &serde_json::from_str(list).expect("JSON")));
+    Some(Exchange { health, note, reply, addrs })
 }
 
 impl Reply {
@@ -158,9 +139,7 @@ fn every_recorded_answer_about_instances_is_understood() {
 
 #[test]
 fn an_agent_describes_itself_as_recorded() {
-    let path = in_project("tests/data/golden/backends/consul/agent-self.json");
-    let recording: Value = serde_json::from_str(&std::fs::read_to_string(path).expect("text")).expect("JSON");
-    let exchange = &recording["exchanges"][0];
+    let exchange = &consul_recording("agent-self")[0];
     let mut own: Value = serde_json::from_str(exchange["response"]["body"].as_str().expect("text")).expect("JSON");
     own["DebugConfig"] = serde_json::json!({ "DNSDomain": exchange["debug_config_DNSDomain"] });
     let agent = StandIn::start();

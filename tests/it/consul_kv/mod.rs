@@ -2,6 +2,7 @@
 
 mod breaking;
 mod keeping;
+mod replays;
 mod sharing;
 
 use std::time::{Duration, Instant};
@@ -25,7 +26,11 @@ impl Kept {
 
     /// Asks this agent; `more` are further keys of the storage.
     fn start_at(consul: &Consul, agent: Agent, folder: &str, more: &str) -> Self {
-        let port = consul.port_of(agent);
+        Self::start_on(consul.port_of(agent), folder, more)
+    }
+
+    /// Asks what listens at this port.
+    fn start_on(port: u16, folder: &str, more: &str) -> Self {
         let rosterd = Rosterd::start(&format!(
             "storage: {{kind: io.l5d.consul, host: 127.0.0.1, port: {port}, pathPrefix: /{folder}, {more}}}
 interfaces: [{{kind: io.l5d.httpController, port: 0}}]\n"

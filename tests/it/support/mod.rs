@@ -19,7 +19,7 @@ pub use frames::{Frames, Next};
 pub use played_consul::PlayedConsul;
 pub use process::{Rosterd, folder};
 pub use recorded::{Action, Configuration, not_built};
-pub use stand_in::{Reply, StandIn};
+pub use stand_in::{Reply, StandIn, consul_recording};
 pub use tls::Authority;
 pub use wire::{Answer, Chunk, Head, Wire, get, request};
 

@@ -8,6 +8,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
+use serde_json::Value;
+
+use super::in_project;
 
 /// Answers as an agent does: at once without an index, or when the value has another one, else when the wait is over.
 /// Closes connections beyond a limit with 429, as agents do.
@@ -49,6 +52,39 @@ impl Reply {
         let bytes = format!("{head}Content-Length: {}\r\n\r\n{body}", body.len()).into_bytes();
         Self { bytes, index: Some(index) }
     }
+}
+
+impl Reply {
+    /// What a real one was recorded to answer; no bytes where it ended the connection instead. None for an exchange that
+    /// the recorder gave up, and for a body that is not kept as it was.
+    pub fn recorded(exchange: &Value) -> Option<Self> {
+        let response = &exchange["response"];
+        let Some(status) = response["status"].as_u64() else {
+            return (exchange["closed_by"] == "server").then_some(Self { bytes: Vec::new(), index: None });
+        };
+        let body = response["body"].as_str().filter(|body| *body != "(gzip)")?;
+        let mut head = format!("{}\r\n", response["line"].as_str()?);
+        let mut index = None;
+        for header in response["headers"].as_array()? {
+            let (name, value) = (header[0].as_str()?, header[1].as_str()?);
+            match name.to_ascii_lowercase().as_str() {
+                "content-length" | "transfer-encoding" => continue,
+                "x-consul-index" if [200, 404].contains(&status) => index = value.parse().ok(),
+                _ => {}
+            }
+            head.push_str(&format!("{name}: {value}\r\n"));
+        }
+        head.push_str(&format!("Content-Length: {}\r\n\r\n", body.len()));
+        Some(Self { bytes: [head.as_bytes(), body.as_bytes()].concat(), index })
+    }
+}
+
+/// The exchanges with a real Consul in a recording (`tests/data/golden/backends/consul`).
+pub fn consul_recording(file: &str) -> Vec<Value> {
+    let path = in_project(&format!("tests/data/golden/backends/consul/{file}.json"));
+    let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let recording: Value = serde_json::from_str(&text).expect("JSON");
+    recording["exchanges"].as_array().expect("a list").clone()
 }
 
 impl StandIn {
