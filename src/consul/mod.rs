@@ -24,6 +24,6 @@ pub use config::{AgentConfig, read_consistency};
 pub use error::ConsulError;
 pub use journal::Journal;
 pub use metrics::ConsulMetrics;
-pub use poll::{Delays, Given, Poll, PollCounters, Query, Rhythm, Sink, WAIT};
+pub use poll::{Delays, Given, Offered, Poll, PollCounters, Query, Rhythm, Sink, WAIT};
 pub use request::{Consistency, Request};
 pub use transport::Address;

@@ -24,8 +24,8 @@ use super::{Agent, Answer, ConsulError, Journal, Request, Undecoded};
 use crate::runtime::Backoff;
 use crate::telemetry::Counter;
 
-pub use mind::Given;
 use mind::{End, Mind};
+pub use mind::{Given, Offered};
 pub use sink::Sink;
 
 /// How long a blocking query waits at the agent: Consul's own default.
@@ -150,11 +150,9 @@ impl<T: Send + 'static> Poll<T> {
     /// as the loop's own. `before` is what they had when it was asked for: if that is what they have still, the answer is
     /// newer, even if its index is lower, as it is after a lost state or a restored snapshot.
     ///
-    /// False: they have been given one with a higher index meanwhile, and keep that.
-    ///
     /// # Errors
     /// The body cannot be read; nothing has changed.
-    pub async fn offer(&self, answer: Answer, before: Given) -> Result<bool, ConsulError> {
+    pub async fn offer(&self, answer: Answer, before: Given) -> Result<Offered, ConsulError> {
         self.mind.offer(answer, before).await
     }
 

@@ -14,8 +14,8 @@ pub trait Live: Send + Sync {
     /// Brings the cell up to date with everything published so far, where that is not automatic.
     fn refresh(&self) {}
 
-    /// Asks the source itself, within `limit`, and brings the cell up to date with what it says now. None where nothing
-    /// can be known of the source that the cell does not show.
+    /// Asks the source itself, within `limit`, and brings the cell up to date with what it says now, which is then the
+    /// answer. None where nothing can be known of the source that the cell does not show.
     ///
     /// For one-shot readers alone ([`Watch::answer`]): they may come right after a change that the cell's writer is
     /// still to hear of. Watchers and evaluations never wait for it.
@@ -25,7 +25,7 @@ pub trait Live: Send + Sync {
     }
 }
 
-/// A question to the source; fails if it has no answer.
+/// A question to the source; fails if it has no answer, or one that is no value.
 pub type Renewal<'a> = Pin<Box<dyn Future<Output = Result<(), Unanswered>> + Send + 'a>>;
 
 /// A live handle: the cell, and the guard that keeps its writer going.
@@ -109,6 +109,11 @@ impl<T: Send + Sync + 'static> Watch<T> {
         let deadline = Instant::now() + limit;
         if let Some(renewal) = self.live.renew(limit) {
             renewal.await?;
+            let snapshot = self.cell.snapshot();
+            // That the cell's writer has lost the source since does not make it older.
+            if let State::Ready(value) = snapshot.state {
+                return Ok((value, snapshot.version));
+            }
         }
         self.live.refresh();
         if let Some(outcome) = verdict(&self.cell.snapshot()) {
@@ -193,6 +198,7 @@ mod tests {
             Some(Box::pin(async {
                 let cell = self.0.as_ref().ok_or_else(|| Unanswered::Failed("unreachable".into()))?;
                 cell.publish(2);
+                cell.fail("lost right after that");
                 Ok(())
             }))
         }

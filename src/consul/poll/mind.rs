@@ -40,6 +40,17 @@ struct Place {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Given(u64);
 
+/// What became of an answer that came by other means.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Offered {
+    /// Readers have it.
+    Taken,
+    /// It is good, and what somebody stored is not: readers keep what they have, and are told why.
+    Content(String),
+    /// They have been given one with a higher index meanwhile, and keep that.
+    Overtaken,
+}
+
 /// Where the loop stood when it asked.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AskedAt {
@@ -175,26 +186,27 @@ impl<T: Send + 'static> Mind<T> {
         self.place.lock().given
     }
 
-    /// Judges an answer that came by other means. False: a newer one is known.
-    pub(super) async fn offer(&self, answer: Answer, before: Given) -> Result<bool, ConsulError> {
+    /// Judges an answer that came by other means.
+    pub(super) async fn offer(&self, answer: Answer, before: Given) -> Result<Offered, ConsulError> {
         let Some(index) = answer.index else { return Err(answer.without_index()) };
         let value = self.decoded(answer).await?;
         let mut place = self.place.lock();
         if index < place.published && place.given != before {
-            return Ok(false);
+            return Ok(Offered::Overtaken);
         }
         place.give(Some(index), Some(index), true);
-        match value {
+        Ok(match value {
             Ok(value) => {
                 let changed = self.sink.publish(value);
                 self.journal.good(changed);
+                Offered::Taken
             }
             Err(reason) => {
                 self.journal.failed(&reason);
-                self.sink.fail(reason.into());
+                self.sink.fail(reason.as_str().into());
+                Offered::Content(reason)
             }
-        }
-        Ok(true)
+        })
     }
 
     async fn decoded(&self, answer: Answer) -> Result<Result<T, String>, ConsulError> {

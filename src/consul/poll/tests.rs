@@ -319,9 +319,9 @@ async fn an_offered_answer_is_seen_at_once_and_an_older_one_is_not_taken() {
     sleep(1).await;
     let before = poll.given();
     let (newer, older) = (read("three", 9).await, read("two", 8).await);
-    assert_eq!(poll.offer(newer, before).await, Ok(true));
+    assert_eq!(poll.offer(newer, before).await, Ok(Offered::Taken));
     assert_eq!(value(&cell), "three");
-    assert_eq!(poll.offer(older, before).await, Ok(false));
+    assert_eq!(poll.offer(older, before).await, Ok(Offered::Overtaken));
     assert_eq!(value(&cell), "three");
     // What the loop was told before that is older, too.
     consul.set(PATH, "two", 8);
@@ -342,7 +342,7 @@ async fn a_newer_answer_with_a_lower_index_is_taken_and_what_the_loop_hears_of_b
     let before = poll.given();
     consul.script(Step::indexed(4, "restored"));
     let read = agent.once(&Request::get(PATH), Duration::from_secs(1)).await.expect("scripted");
-    assert_eq!(poll.offer(read, before).await, Ok(true));
+    assert_eq!(poll.offer(read, before).await, Ok(Offered::Taken));
     assert_eq!(value(&cell), "restored");
     let seen = cell.version();
     consul.interrupt(Step::indexed(9, "one"));

@@ -27,7 +27,7 @@ use crate::store::{Cell, Client, Key, Live, Mailbox, OverBudget, Policy, Stalene
 pub use config::ConsulConfig;
 use layout::{Layout, check};
 use watched::Watched;
-use write::Stored;
+use write::{Stored, Turns, Wants};
 
 /// How many namespaces may be watched at once, missing ones included. Each takes a place for a poll, so those that
 /// nobody watches any more do not stay for long.
@@ -48,6 +48,7 @@ pub struct ConsulStorage {
     agent: Agent,
     layout: Layout,
     write: Consistency,
+    turns: Turns,
     watched: Table<String, DtabWatch>,
     names: Arc<Watched<BTreeSet<String>>>,
     page: String,
@@ -74,7 +75,7 @@ impl ConsulStorage {
             Watched::start(namespace, &asked, read, query, None, Option::is_none)
         });
         let page = format!("/storage{path_prefix}.json");
-        Self { agent, layout, write: *write, watched, names, page }
+        Self { agent, layout, write: *write, turns: Turns::default(), watched, names, page }
     }
 }
 
@@ -104,18 +105,18 @@ impl Storage for ConsulStorage {
             None => Ok(()),
             Some(_) => Err(StorageError::AlreadyExists(namespace.to_owned())),
         };
-        self.write(namespace, Some(text(dtab).await), absent).await
+        self.write(namespace, Some(text(dtab).await), Wants::Change, absent).await
     }
 
     async fn update(&self, namespace: &str, dtab: Dtab, version: &[u8]) -> Result<Bytes, StorageError> {
         check(namespace)?;
         // That there is no such namespace is a mismatch too: namerd cannot tell (`ConsulDtabStore.scala:104-122`).
-        self.write(namespace, Some(text(dtab).await), |stored| expect(version, stored)).await
+        self.write(namespace, Some(text(dtab).await), Wants::Change, |stored| expect(version, stored)).await
     }
 
     async fn put(&self, namespace: &str, dtab: Dtab) -> Result<Bytes, StorageError> {
         check(namespace)?;
-        self.write(namespace, Some(text(dtab).await), |_| Ok(())).await
+        self.write(namespace, Some(text(dtab).await), Wants::State, |_| Ok(())).await
     }
 
     async fn delete(&self, namespace: &str, version: Option<&[u8]>) -> Result<(), StorageError> {
@@ -125,7 +126,8 @@ impl Storage for ConsulStorage {
             (Some(_), Some(version)) => expect(version, stored),
             (Some(_), None) => Ok(()),
         };
-        self.write(namespace, None, right).await.map(|_| ())
+        let wants = if version.is_some() { Wants::Change } else { Wants::State };
+        self.write(namespace, None, wants, right).await.map(|_| ())
     }
 
     async fn answered(&self) {

@@ -112,16 +112,57 @@ async fn a_delete_takes_away_only_what_it_has_read() {
 async fn a_write_whose_answer_is_lost_is_sent_again_under_the_same_index_which_settles_it() {
     let consul = FakeConsul::default();
     let storage = storage(&consul).await;
-    let done_late = [Step::indexed(7, "/a=>/b"), Step::Hold, Step::indexed(7, "/a=>/b")];
-    done_late.into_iter().for_each(|step| consul.script(step));
-    consul.say(200, "false");
+    let lost = [Step::indexed(7, "/a=>/b"), Step::Hold, Step::indexed(7, "/a=>/b")];
+    lost.into_iter().for_each(|step| consul.script(step));
+    consul.say(200, "true");
     consul.script(Step::indexed(9, "/a=>/c"));
-    assert_eq!(storage.update("default", dtab("/a=>/c"), b"7").await.expect("the first was done"), "9");
+    assert_eq!(storage.update("default", dtab("/a=>/c"), b"7").await.expect("done"), "9");
     assert_eq!(asked(&consul), [read(), cas(7), read(), cas(7), read()]);
 
-    let done_at_once = [Step::indexed(9, "/a=>/c"), Step::Hold, missing(10)];
+    let done_late = [Step::indexed(9, "/a=>/c"), Step::Hold, Step::indexed(9, "/a=>/c")];
+    done_late.into_iter().for_each(|step| consul.script(step));
+    consul.say(200, "false");
+    consul.script(Step::indexed(11, "/a=>/d"));
+    assert_eq!(storage.put("default", dtab("/a=>/d")).await.expect("it is there"), "11");
+
+    let done_at_once = [Step::indexed(11, "/a=>/d"), Step::Hold, missing(12)];
     done_at_once.into_iter().for_each(|step| consul.script(step));
-    storage.delete("default", Some(b"9")).await.expect("it is gone");
+    storage.delete("default", None).await.expect("it is gone");
+}
+
+/// Two processes may write the same text, each in place of the same version. One of them is to be told so.
+#[tokio::test(start_paused = true)]
+async fn who_names_a_version_is_not_told_that_he_replaced_it_when_it_may_have_been_another() {
+    let consul = FakeConsul::default();
+    let storage = storage(&consul).await;
+    for step in [Step::indexed(7, "/a=>/b"), Step::Hold, Step::indexed(9, "/a=>/c")] {
+        consul.script(step);
+    }
+    let outcome = storage.update("default", dtab("/a=>/c"), b"7").await.expect_err("nobody knows");
+    assert!(matches!(&outcome, StorageError::Uncertain(text) if text.contains("is there now")), "{outcome}");
+    for step in [missing(9), Step::Hold, Step::indexed(11, "/a=>/c")] {
+        consul.script(step);
+    }
+    let outcome = storage.create("default", dtab("/a=>/c")).await.expect_err("nobody knows");
+    assert!(matches!(&outcome, StorageError::Uncertain(text) if text.contains("is there now")), "{outcome}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn writes_of_a_namespace_take_turns_and_none_waits_longer_than_a_write_may_take() {
+    let consul = FakeConsul::default();
+    let storage = Arc::new(storage(&consul).await);
+    (0..20).for_each(|_| consul.script(Step::Hold));
+    let began = Instant::now();
+    let write = || {
+        let storage = storage.clone();
+        tokio::spawn(async move { storage.put("default", dtab("/a=>/c")).await })
+    };
+    for write in [write(), write(), write()] {
+        let outcome = write.await.expect("not cancelled").expect_err("silence");
+        assert!(matches!(outcome, StorageError::Unavailable(_)), "{outcome}");
+    }
+    assert!(began.elapsed() <= write::LIMIT, "{:?}", began.elapsed());
+    assert!(asked(&consul).len() <= 2, "one asks for all: {:?}", asked(&consul));
 }
 
 /// It may have been done before the others wrote: to call it refused would have it repeated.
@@ -290,4 +331,25 @@ async fn that_there_is_no_such_namespace_is_believed_when_the_majority_says_it()
     mailbox.take_marked(&mut marked);
     assert!(watch.current().value().is_some_and(|stored| stored.is_some()));
     assert_eq!(asked(&consul)[..2], [format!("{KEY}?raw=true"), read()]);
+}
+
+/// The loop may lose the agent in the moment in which a reader gets his answer.
+#[tokio::test(start_paused = true)]
+async fn an_answer_is_shown_whatever_the_loop_has_met_with_meanwhile() {
+    let consul = FakeConsul::default();
+    let storage = storage(&consul).await;
+    consul.set(KEY, "/a=>/b", 5);
+    let watch = storage.dtab(Client::INTERNAL, "default").expect("room");
+    watch.answer(Duration::from_secs(30)).await.expect("an answer");
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    consul.interrupt(Step::Refuse);
+    (0..20).for_each(|_| consul.script(Step::indexed(5, "/a=>/b")));
+    for _ in 0..20 {
+        watch.answer(Duration::from_secs(30)).await.expect("an answer");
+    }
+    for step in [Step::indexed(7, "nonsense"), Step::indexed(7, "nonsense")] {
+        consul.script(step);
+        let told = watch.answer(Duration::from_secs(30)).await.expect_err("no dtab");
+        assert!(matches!(&told, Unanswered::Failed(reason) if reason.contains("1:1")), "{told:?}");
+    }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep, timeout_at};
 
-use crate::consul::{Agent, Answer, Consistency, ConsulError, Given, Poll, Query, Request, Sink, Undecoded};
+use crate::consul::{Agent, Answer, Consistency, ConsulError, Given, Offered, Poll, Query, Request, Sink, Undecoded};
 use crate::runtime::Backoff;
 use crate::store::{Cell, Live, Observer, Reason, Renewal, Standing, Unanswered};
 
@@ -47,13 +47,14 @@ struct Shown<T> {
 
 /// Reads for many who ask, one at a time: nobody gets an answer to a question older than his own, and however many ask
 /// there are at most two reads in a row.
-#[derive(Default)]
 struct Reads {
     begun: AtomicU64,
-    /// The number of the last one that gave an answer.
-    answered: AtomicU64,
-    turn: tokio::sync::Mutex<()>,
+    /// The number of the last one that gave an answer, and the answer. Whoever reads holds it.
+    last: tokio::sync::Mutex<(u64, Verdict)>,
 }
+
+/// What an answer comes to: a value, or why what is stored is none.
+type Verdict = Result<(), Reason>;
 
 // === impl Watched ===
 
@@ -92,13 +93,12 @@ impl<T: Send + Sync + 'static> Watched<T> {
     }
 
     /// Shows readers an answer about this key.
-    pub(super) async fn offer(&self, answer: Answer, before: Given) -> Result<(), ConsulError> {
-        // Whether it is this answer that readers get now or a newer one is all the same.
-        self.poll.offer(answer, before).await.map(|_| ())
+    pub(super) async fn offer(&self, answer: Answer, before: Given) -> Result<Offered, ConsulError> {
+        self.poll.offer(answer, before).await
     }
 
     /// Asks once, by `deadline`.
-    async fn ask(&self, deadline: Instant) -> Result<(), ConsulError> {
+    async fn ask(&self, deadline: Instant) -> Result<Offered, ConsulError> {
         let before = self.given();
         let mut answer = self.agent.once(&self.present, patience(deadline)).await?;
         if !answer.found && !answer.sure {
@@ -121,7 +121,9 @@ impl<T: Send + Sync + 'static> Watched<T> {
             let mut backoff = retries();
             loop {
                 match self.ask(deadline).await {
-                    Ok(()) => return Ok(()),
+                    Ok(Offered::Taken) => return Ok(Ok(())),
+                    Ok(Offered::Content(reason)) => return Ok(Err(reason.into())),
+                    Ok(Offered::Overtaken) => {}
                     Err(error) if error.is_passing() => *lost.lock() = Some(error.to_string().into()),
                     Err(error) => return Err(Unanswered::Failed(error.to_string().into())),
                 }
@@ -129,7 +131,7 @@ impl<T: Send + Sync + 'static> Watched<T> {
             }
         });
         match timeout_at(deadline, asking).await {
-            Ok(outcome) => outcome,
+            Ok(outcome) => outcome?.map_err(Unanswered::Failed),
             Err(_) => {
                 let reason = lost.into_inner().or_else(|| self.failure());
                 Err(Unanswered::TimedOut { waited: limit, reason })
@@ -188,18 +190,24 @@ impl<T: PartialEq + Send + Sync + 'static> Sink<T> for Shown<T> {
 
 // === impl Reads ===
 
+impl Default for Reads {
+    fn default() -> Self {
+        Self { begun: AtomicU64::new(0), last: tokio::sync::Mutex::new((0, Ok(()))) }
+    }
+}
+
 impl Reads {
     /// Ends when a read that began after this call has given an answer: one of its own if need be.
-    async fn after_now<E>(&self, read: impl AsyncFnOnce() -> Result<(), E>) -> Result<(), E> {
+    async fn after_now<E>(&self, read: impl AsyncFnOnce() -> Result<Verdict, E>) -> Result<Verdict, E> {
         let before = self.begun.load(Ordering::SeqCst);
-        let _turn = self.turn.lock().await;
-        if self.answered.load(Ordering::SeqCst) > before {
-            return Ok(());
+        let mut last = self.last.lock().await;
+        if last.0 > before {
+            return Ok(last.1.clone());
         }
         let number = self.begun.fetch_add(1, Ordering::SeqCst) + 1;
-        read().await?;
-        self.answered.store(number, Ordering::SeqCst);
-        Ok(())
+        let verdict = read().await?;
+        *last = (number, verdict.clone());
+        Ok(verdict)
     }
 }
 
@@ -217,7 +225,7 @@ mod tests {
                     .after_now(async || {
                         made.fetch_add(1, Ordering::SeqCst);
                         sleep(Duration::from_secs(1)).await;
-                        Ok::<(), ()>(())
+                        Ok::<Verdict, ()>(Ok(()))
                     })
                     .await
             })
@@ -226,9 +234,8 @@ mod tests {
         sleep(Duration::from_millis(500)).await;
         let others: Vec<_> = (0..50).map(|_| ask()).collect();
         let began = Instant::now();
-        first.await.expect("not cancelled").expect("answered");
-        for other in others {
-            other.await.expect("not cancelled").expect("answered");
+        for asked in std::iter::once(first).chain(others) {
+            assert_eq!(asked.await.expect("not cancelled"), Ok(Ok(())));
         }
         assert_eq!(made.load(Ordering::SeqCst), 2);
         assert_eq!(began.elapsed(), Duration::from_millis(1500));
@@ -241,7 +248,7 @@ mod tests {
             sleep(Duration::from_secs(1)).await;
             Err("lost")
         });
-        let reads_itself = reads.after_now(async || Ok("found").map(|_| ()));
-        assert_eq!(tokio::join!(fails, reads_itself), (Err("lost"), Ok::<(), &str>(())));
+        let reads_itself = reads.after_now(async || Ok::<Verdict, &str>(Err("no dtab".into())));
+        assert_eq!(tokio::join!(fails, reads_itself), (Err("lost"), Ok(Err("no dtab".into()))));
     }
 }

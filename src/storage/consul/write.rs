@@ -3,13 +3,17 @@
 //! * A store that cannot be reached is found out by the read, before anything is sent.
 //! * A write whose answer is lost may still be done, at any time: Consul does what it has received. It replaces what was
 //!   read and nothing else, so it cannot undo what others write meanwhile. The same write again, under the same index,
-//!   is done at most once, and settles it; only if the store stays silent until the end is the outcome unknown.
+//!   is done at most once, and settles it. If it finds that somebody has written meanwhile, that may have been itself, or
+//!   another process with the same text: enough for who wanted this text there, unknown to who named a version. So it is
+//!   if the store stays silent until the end.
+//! * Within this process the writes of a namespace take turns.
 //! * It is acknowledged when it has been read back and shown to the readers of this process.
 
+use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout_at};
 
 use super::ConsulStorage;
 use super::value::version;
@@ -20,6 +24,24 @@ use crate::storage::StorageError;
 
 /// How long a write may take.
 pub(super) const LIMIT: Duration = Duration::from_secs(15);
+
+/// Writes of namespaces with the same hash wait for each other.
+const TURNS: usize = 64;
+
+/// Lets one write of a namespace begin when the one before has ended.
+pub(super) struct Turns {
+    turns: [tokio::sync::Mutex<()>; TURNS],
+    hasher: RandomState,
+}
+
+/// What a write depends on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wants {
+    /// That this is what is stored in the end.
+    State,
+    /// That it is this write which replaces what was there.
+    Change,
+}
 
 /// What is stored under a key: the index of its last change, and the text.
 pub(super) type Stored = Option<(u64, Bytes)>;
@@ -54,21 +76,41 @@ impl ConsulStorage {
         &self,
         namespace: &str,
         wanted: Option<Bytes>,
+        wants: Wants,
         may: impl Fn(&Stored) -> Result<(), StorageError> + Send,
     ) -> Result<Bytes, StorageError> {
         let deadline = Instant::now() + LIMIT;
         let (backoff, failure, sent) = (retries(), None, Sent::Nothing);
         let mut write = Write { storage: self, namespace, wanted, deadline, backoff, failure, sent };
+        let _turn = match timeout_at(deadline, self.turns.of(namespace)).await {
+            Ok(turn) => turn,
+            Err(_) => return Err(write.given_up()),
+        };
         loop {
             let stored = write.read().await?;
             if write.sent == Sent::InDoubt && write.is_done(&stored) {
-                return Ok(write.version(&stored));
+                return match wants {
+                    Wants::State => Ok(write.version(&stored)),
+                    Wants::Change => Err(StorageError::Uncertain(MAYBE_DONE.to_owned())),
+                };
             }
             may(&stored).map_err(|refused| write.refused(refused))?;
             if write.replace(&stored).await? {
                 return write.confirmed().await;
             }
         }
+    }
+}
+
+impl Turns {
+    async fn of(&self, namespace: &str) -> tokio::sync::MutexGuard<'_, ()> {
+        self.turns[self.hasher.hash_one(namespace) as usize % TURNS].lock().await
+    }
+}
+
+impl Default for Turns {
+    fn default() -> Self {
+        Self { turns: std::array::from_fn(|_| tokio::sync::Mutex::default()), hasher: RandomState::new() }
     }
 }
 
@@ -185,6 +227,9 @@ impl Write<'_> {
         }
     }
 }
+
+const MAYBE_DONE: &str = "what was to be written is there now; whether by this write, whose answer was lost, or by another \
+                          one of the same text, is not known";
 
 fn in_doubt(why: &str) -> StorageError {
     StorageError::Uncertain(format!(
