@@ -83,6 +83,9 @@ pub(super) struct Check {
     /// A second file, with keys that only rosterd has.
     #[arg(long, value_name = "FILE")]
     pub(super) with: Option<PathBuf>,
+    /// Ask the backends, too: whether they are there, and whether rosterd may do there what it needs.
+    #[arg(long)]
+    pub(super) connect: bool,
     /// Print JSON.
     #[arg(long)]
     pub(super) json: bool,

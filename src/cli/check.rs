@@ -8,15 +8,42 @@ use super::failure::Failure;
 use super::files;
 use super::load::{Unloaded, load};
 use super::output::Output;
+use crate::app::Config;
+use crate::consul::Agents;
+use crate::runtime::Probe;
+
+/// What is asked for besides the check itself.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct How {
+    /// Print JSON.
+    pub(super) json: bool,
+    /// Ask the backends, too.
+    pub(super) connect: bool,
+}
+
+/// What came of a probe.
+struct Probed {
+    whose: String,
+    what: String,
+    outcome: Result<String, String>,
+}
 
 /// Checks. What has no effect is told, but is no failure.
-pub(super) fn run(config: &Path, with: Option<&Path>, json: bool, output: &mut Output<'_>) -> Result<(), Failure> {
+pub(super) fn run(config: &Path, with: Option<&Path>, how: How, output: &mut Output<'_>) -> Result<(), Failure> {
     let loaded = load(config, with);
-    if json {
+    let probed = match &loaded {
+        Ok((loaded, _)) if how.connect => super::ask(async { connect(loaded).await.map_err(Failure::other) })?,
+        _ => Vec::new(),
+    };
+    if how.json {
         output.line(match &loaded {
             Ok((_, warnings)) => {
                 let warnings: Vec<String> = warnings.iter().map(ToString::to_string).collect();
-                json!({ "valid": true, "warnings": warnings })
+                let mut told = json!({ "valid": true, "warnings": warnings });
+                if how.connect {
+                    told["probes"] = probed.iter().map(Probed::to_json).collect();
+                }
+                told
             }
             Err(Unloaded::Wrong(problems)) => {
                 // Without the quoted lines, which are indented.
@@ -31,10 +58,52 @@ pub(super) fn run(config: &Path, with: Option<&Path>, json: bool, output: &mut O
     for warning in warnings {
         output.say(format_args!("warning: {warning}"));
     }
-    if !json {
+    let failed = probed.iter().filter(|probed| probed.outcome.is_err()).count();
+    if !how.json {
         output.say(format_args!("{} is a valid configuration", files::name(config)));
+        for Probed { whose, what, outcome } in &probed {
+            match outcome {
+                Ok(found) => output.say(format_args!("ok: {whose}: {what}: {found}")),
+                Err(wrong) => output.say(format_args!("failed: {whose}: {what}: {wrong}")),
+            }
+        }
+        if how.connect && probed.is_empty() {
+            output.say("it names no backend that can be asked");
+        }
     }
-    Ok(())
+    if failed == 0 { Ok(()) } else { Err(Failure::other(format_args!("{failed} of {} probes failed", probed.len()))) }
+}
+
+/// Asks every backend, all at once.
+async fn connect(config: &Config) -> Result<Vec<Probed>, String> {
+    let agents = Agents::new();
+    let storage = &config.storage;
+    let of_storage =
+        storage.config.probes(&agents).map_err(|problem| format!("storage {}: {problem}", storage.kind))?;
+    let mut probes: Vec<(String, Probe)> =
+        of_storage.into_iter().map(|probe| (format!("storage {}", storage.kind), probe)).collect();
+    for block in &config.namers {
+        let whose = format!("namer {}", block.prefix);
+        let of_namer = block.config.probes(&agents).map_err(|problem| format!("{whose}: {problem}"))?;
+        probes.extend(of_namer.into_iter().map(|probe| (whose.clone(), probe)));
+    }
+    let asked = probes
+        .into_iter()
+        .map(|(whose, Probe { what, outcome })| async move { Probed { whose, what, outcome: outcome.await } });
+    Ok(futures_util::future::join_all(asked).await)
+}
+
+// === impl Probed ===
+
+impl Probed {
+    fn to_json(&self) -> serde_json::Value {
+        let Self { whose, what, outcome } = self;
+        let (ok, text) = match outcome {
+            Ok(text) => (true, text),
+            Err(text) => (false, text),
+        };
+        json!({ "of": whose, "what": what, "ok": ok, "text": text })
+    }
 }
 
 #[cfg(test)]

@@ -27,6 +27,7 @@ use clap::Parser;
 use clap::error::ErrorKind;
 
 use args::{Cli, Command, DtabCommand};
+use check::How;
 use failure::Failure;
 use lookup::Question;
 use output::Output;
@@ -91,12 +92,17 @@ fn dispatch(cli: Cli, output: &mut Output<'_>) -> Result<u8, Failure> {
     let Cli { config, with, validate, log_level, log_format, command } = cli;
     let command = match (command, config) {
         (Some(command), _) => command,
-        (None, Some(config)) if validate => return check::run(&config, with.as_deref(), false, output).map(|()| 0),
+        (None, Some(config)) if validate => {
+            return check::run(&config, with.as_deref(), How::default(), output).map(|()| 0);
+        }
         (None, Some(config)) => return serve::run(&config, with.as_deref(), (log_format, &log_level), output),
         (None, None) => return Err(Failure::Text(flags::Stop::NotOneConfiguration.to_string())),
     };
     let done = match command {
-        Command::Check(args) => check::run(&args.config, args.with.as_deref(), args.json, output),
+        Command::Check(args) => {
+            let how = How { json: args.json, connect: args.connect };
+            check::run(&args.config, args.with.as_deref(), how, output)
+        }
         Command::Version { json } => version(json, output),
         Command::Healthcheck(args) => ask(health::run(args, output)),
         Command::Dtab(args) if matches!(args.command, DtabCommand::Watch { .. }) => {
@@ -112,7 +118,7 @@ fn dispatch(cli: Cli, output: &mut Output<'_>) -> Result<u8, Failure> {
 }
 
 /// Runs a command that asks a server.
-fn ask(command: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
+fn ask<T>(command: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::other(format_args!("cannot start: {error}")))?;
     let result = runtime.block_on(command);

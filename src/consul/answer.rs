@@ -15,7 +15,7 @@ use crate::runtime::heavy;
 /// How much is read of one answer, unpacked: a service of some 300,000 instances.
 pub const LARGEST: usize = 256 << 20;
 
-/// A larger body is not read on the runtime's own threads.
+/// A larger body is not read on the runtime's own threads; packed, lists of instances are some twenty times smaller.
 const HEAVY_FROM: usize = 128 << 10;
 
 /// An answer that a server gives from a state older than this is not sure.
@@ -44,6 +44,8 @@ pub struct Answer {
     /// Whether it comes from a server that knew a leader, and had heard of it lately. One that did not may lack what it
     /// has not heard of; and the streaming backend of agents cannot be told from such a one.
     pub sure: bool,
+    /// Whether those who show no token may do nothing unless a policy says so (`X-Consul-Default-ACL-Policy`).
+    pub denies_by_default: bool,
     packed: bool,
     body: Bytes,
 }
@@ -88,6 +90,7 @@ impl Reply {
             found,
             index: self.header("x-consul-index").and_then(|index| index.parse().ok()),
             filtered: self.header("x-consul-results-filtered-by-acls") == Some("true"),
+            denies_by_default: self.header("x-consul-default-acl-policy") == Some("deny"),
             sure: leader && Duration::from_millis(last_contact) <= FRESH,
             packed: self.header("content-encoding").is_some_and(|coding| coding.eq_ignore_ascii_case("gzip")),
             body: self.body,
@@ -121,7 +124,7 @@ impl Answer {
         decode: impl FnOnce(&Self, &[u8]) -> Result<T, Undecoded> + Send + 'static,
     ) -> Result<Result<T, String>, ConsulError> {
         let (agent, path) = (self.agent.clone(), self.path.clone());
-        let is_heavy = self.body.len() >= HEAVY_FROM;
+        let is_heavy = self.body.len() >= if self.packed { HEAVY_FROM / 16 } else { HEAVY_FROM };
         let work = move || {
             let unpacked = if self.packed { unpack(&self.body)? } else { self.body.clone() };
             decode(&self, &unpacked).map_err(Unread::Undecoded)

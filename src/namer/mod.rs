@@ -18,6 +18,7 @@ use std::time::Duration;
 use crate::client::ClientMetrics;
 use crate::consul::Agents;
 use crate::name::{Addr, Limits, NameTree, Path};
+use crate::runtime::Probe;
 use crate::store::{Evaluators, Reading, Run, Staleness};
 use crate::telemetry::Scope;
 
@@ -88,6 +89,15 @@ pub trait NamerConfig: fmt::Debug + Send + Sync {
     /// # Errors
     /// One line that names the key and the remedy, for what only shows at start.
     fn build(&self, parts: &NamerParts) -> Result<Arc<dyn Namer>, String>;
+
+    /// What `rosterd check --connect` tries.
+    ///
+    /// # Errors
+    /// As [`NamerConfig::build`].
+    fn probes(&self, agents: &Agents) -> Result<Vec<Probe>, String> {
+        let _ = agents;
+        Ok(Vec::new())
+    }
 }
 
 /// What a namer is built from besides its own keys.

@@ -9,6 +9,7 @@ use bytes::Bytes;
 
 use crate::consul::Agents;
 use crate::name::{Dtab, IndexedDtab, Limits};
+use crate::runtime::Probe;
 use crate::store::{Client, OverBudget, Staleness, Watch};
 
 mod config;
@@ -144,6 +145,15 @@ pub trait StorageConfig: fmt::Debug + Send + Sync {
     /// # Errors
     /// One line that names the key and the remedy, for what only shows at start.
     fn build(&self, parts: &StorageParts) -> Result<Arc<dyn Storage>, String>;
+
+    /// What `rosterd check --connect` tries.
+    ///
+    /// # Errors
+    /// As [`StorageConfig::build`].
+    fn probes(&self, agents: &Agents) -> Result<Vec<Probe>, String> {
+        let _ = agents;
+        Ok(Vec::new())
+    }
 }
 
 /// What a storage is built from besides its own keys.

@@ -3,11 +3,12 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use super::ConsulNamer;
 use super::nodes::Health;
+use super::{ConsulNamer, probe};
 use crate::config::{Fields, FromNode};
-use crate::consul::{AgentConfig, Consistency, read_consistency};
+use crate::consul::{AgentConfig, Agents, Consistency, read_consistency};
 use crate::namer::{Namer, NamerConfig, NamerParts};
+use crate::runtime::Probe;
 
 /// The `io.l5d.consul` namer: services of a Consul catalog.
 #[derive(Clone, Debug, PartialEq)]
@@ -80,6 +81,10 @@ impl NamerConfig for ConsulConfig {
     fn build(&self, parts: &NamerParts) -> Result<Arc<dyn Namer>, String> {
         let agent = parts.agents.agent(&self.agent)?;
         Ok(Arc::new(ConsulNamer::new(agent, self.rules.clone(), parts)))
+    }
+
+    fn probes(&self, agents: &Agents) -> Result<Vec<Probe>, String> {
+        Ok(probe::probes(&agents.agent(&self.agent)?, &self.rules))
     }
 }
 

@@ -7,6 +7,7 @@ mod config;
 mod nodes;
 mod own;
 mod page;
+mod probe;
 mod service;
 #[cfg(test)]
 mod tests;

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{ConsulStorage, Layout};
+use super::{ConsulStorage, Layout, probe};
 use crate::config::{Fields, Kind, Millis};
-use crate::consul::{AgentConfig, Consistency, Delays, read_consistency};
+use crate::consul::{AgentConfig, Agents, Consistency, Delays, read_consistency};
 use crate::name::Path;
+use crate::runtime::Probe;
 use crate::storage::{Storage, StorageConfig, StorageParts};
 
 /// The `io.l5d.consul` storage: one entry of Consul's key-value store for each namespace.
@@ -71,6 +72,11 @@ impl StorageConfig for ConsulConfig {
         let agent = parts.agents.agent(&self.agent)?;
         let layout = Layout::new(&self.path_prefix, self.datacenter.as_deref());
         Ok(Arc::new(ConsulStorage::new(agent, layout, self, parts.names)))
+    }
+
+    fn probes(&self, agents: &Agents) -> Result<Vec<Probe>, String> {
+        let layout = Layout::new(&self.path_prefix, self.datacenter.as_deref());
+        Ok(probe::probes(&agents.agent(&self.agent)?, &layout, self))
     }
 }
 

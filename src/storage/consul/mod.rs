@@ -6,6 +6,7 @@
 mod config;
 mod layout;
 mod page;
+mod probe;
 mod value;
 mod watched;
 mod write;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::{Follow, is_neg, rosterd, service, shown};
-use crate::support::{Agent, Consul, get, unique};
+use crate::support::{Agent, Consul, Rosterd, get, in_project, unique};
 
 const HEALTH: &str = ", useHealthCheck: true";
 
@@ -129,8 +129,57 @@ fn names_with_blanks_slashes_and_letters_of_all_kinds_are_found() {
     }
 }
 
+#[test]
+fn the_projects_own_configuration_serves_names_of_the_agents_datacenter() {
+    let consul = Consul::shared();
+    let web = unique("web");
+    consul.register(&service(&web, &web, "10.0.0.1", 80));
+    let text = std::fs::read_to_string(in_project("config/consul.yaml")).expect("it is there");
+    let text = text.replace("8500", &consul.port().to_string()).replace("9991", "0").replace("4180", "0");
+    let rosterd = Rosterd::start(&text);
+    let answer = get(rosterd.http(), &format!("/api/1/resolve/default?path=/svc/{web}"));
+    assert_eq!(shown(&serde_json::from_str(answer.text()).expect("JSON")), ["10.0.0.1:80"]);
+}
+
+/// As it is run with Nomad: namespaces with numbers for names, and a server that need not be the leader.
+#[test]
+fn a_configuration_with_numbered_namespaces_and_stale_reads_serves_thrift_and_http() {
+    let consul = Consul::shared();
+    let web = unique("web");
+    consul.register(&service(&web, &web, "10.0.0.1", 80));
+    let rosterd = Rosterd::start(&format!(
+        "admin: {{port: 0, ip: 0.0.0.0}}
+telemetry:
+- kind: io.l5d.prometheus
+  path: /metrics
+interfaces:
+- {{kind: io.l5d.thriftNameInterpreter, port: 0, ip: 0.0.0.0}}
+- {{kind: io.l5d.httpController, port: 0}}
+namers:
+- kind: io.l5d.consul
+  host: 127.0.0.1
+  port: {port}
+  includeTag: false
+  useHealthCheck: true
+  healthStatuses:
+  - passing
+  consistencyMode: stale
+storage:
+  kind: io.l5d.inMemory
+  namespaces:
+    1: /svc => /#/io.l5d.consul/dc1/{web}
+    2: /svc => /#/io.l5d.consul/dc1/other
+",
+        port = consul.port()
+    ));
+    assert_eq!(get(rosterd.http(), "/api/1/dtabs").text(), "[\"1\",\"2\"]");
+    let answer = get(rosterd.http(), "/api/1/resolve/1?path=/svc");
+    assert_eq!(shown(&serde_json::from_str(answer.text()).expect("JSON")), ["10.0.0.1:80"]);
+    assert!(rosterd.output().contains("serving io.l5d.thriftNameInterpreter interface"));
+}
+
 /// The addresses of an id at this moment.
-fn last(rosterd: &crate::support::Rosterd, id: &str) -> Vec<String> {
+fn last(rosterd: &Rosterd, id: &str) -> Vec<String> {
     let answer = get(rosterd.http(), &format!("/api/1/addr/default?path=/%23/io.l5d.consul/dc1/{id}"));
     shown(&serde_json::from_str(answer.text()).expect("JSON"))
 }

@@ -72,3 +72,64 @@ fn a_denial_names_its_rule_and_is_over_when_the_rule_is_there() {
     let nameless = super::rosterd(consul.port_of(Agent::Acl), "");
     Follow::bind(&nameless, "/svc/web").until("neg", is_neg);
 }
+
+#[test]
+fn a_check_that_connects_names_what_a_token_lacks() {
+    let consul = Consul::start_with(&[Agent::Acl]);
+    let body = json!({ "Name": "web", "ID": "web", "Address": "10.0.0.1", "Port": 80 }).to_string();
+    let token = consul.management_token();
+    consul.ask(Agent::Acl, "PUT", "/v1/agent/service/register", token, body.as_bytes());
+    let port = consul.port_of(Agent::Acl);
+    let check = |token: &str| {
+        let folder = crate::support::folder();
+        let file = folder.path().join("namerd.yaml");
+        let agent = format!("host: 127.0.0.1, port: {port}{}", if token.is_empty() { "" } else { ", token: " });
+        let config = format!(
+            "storage: {{kind: io.l5d.consul, {agent}{token}}}\n\
+             namers: [{{kind: io.l5d.consul, {agent}{token}, setHost: true}}]\n\
+             interfaces: [{{kind: io.l5d.httpController, port: 0}}]\n"
+        );
+        std::fs::write(&file, config).expect("the folder is writable");
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_rosterd"));
+        let done = command.arg("check").arg("--connect").arg(&file).output().expect("it can be run");
+        let said = String::from_utf8(done.stderr).expect("text");
+        assert!(token.is_empty() || !said.contains(token), "{said}");
+        (done.status.success(), said)
+    };
+    let has = |said: &str, all: &[&str]| {
+        for text in all {
+            assert!(said.contains(text), "no {text:?} in {said}");
+        }
+    };
+    let token = consul.token("rosterd", "key_prefix \"none\" { policy = \"read\" }");
+    let (good, said) = check(&token);
+    assert!(!good);
+    has(&said, &["failed: storage io.l5d.consul: dtabs in Consul", "key:read", "key:write", "4 of 4 probes failed"]);
+    has(&said, &["failed: namer /#/io.l5d.consul: services of Consul", "service:read and node:read", "agent:read"]);
+
+    // Services without their nodes, and dtabs that may be read only.
+    let rules = "service_prefix \"\" { policy = \"read\" }\nkey_prefix \"namerd/dtabs\" { policy = \"read\" }";
+    consul.set_rules("rosterd", &format!("{rules}\nagent_prefix \"\" {{ policy = \"read\" }}"));
+    let (good, said) = check(&token);
+    assert!(!good);
+    has(&said, &["ok: storage io.l5d.consul: dtabs in Consul", "node:read", "key:write", "2 of 4 probes failed"]);
+
+    // The policy of the documents.
+    let page = std::fs::read_to_string(crate::support::in_project("docs/consul-policy.md")).expect("the page is there");
+    let (_, rest) = page.split_once("```hcl\n").expect("rules");
+    consul.set_rules("rosterd", rest.split_once("```").expect("their end").0);
+    let (good, said) = check(&token);
+    assert!(good, "{said}");
+    has(
+        &said,
+        &["ok: namer /#/io.l5d.consul: services of Consul", "web with 1 instances", "dc1, consul", "is allowed"],
+    );
+    let key = "/v1/kv/namerd/dtabs/rosterd-check?raw=true";
+    assert_eq!(consul.ask(Agent::Acl, "GET", key, &token, b"").head.status(), 404, "nothing was written");
+
+    let (good, said) = check("");
+    assert!(!good);
+    has(&said, &["its ACLs deny by default: set `token`"]);
+    consul.kill(Agent::Acl);
+    has(&check(&token).1, &["no connection to Consul", "is an agent running there?"]);
+}

@@ -1,0 +1,203 @@
+//! Names from Consul: how soon a change is seen, how soon many names are known, and what it costs to wait.
+//!
+//! `cargo bench --bench consul`. It starts a real Consul (`tests/backends`); what is counted is asked of a stand-in.
+
+#![expect(clippy::print_stdout, reason = "a bench tells what it measured")]
+
+#[allow(dead_code, unused_imports, reason = "shared with the tests")]
+#[path = "../tests/it/support/mod.rs"]
+mod support;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use support::{Agent, Chunk, Consul, PATIENCE, Reply, Rosterd, StandIn, Wire, get};
+
+const NAMES: usize = 1_000;
+const CLIENTS: usize = 16;
+
+fn main() {
+    let consul = Consul::start_with(&[Agent::Server]);
+    changes(&consul);
+    thousand_names(&consul);
+    large_service(&consul);
+    idle_polls();
+}
+
+fn rosterd(port: u16) -> Rosterd {
+    Rosterd::start(&format!(
+        "storage: {{kind: io.l5d.inMemory, namespaces: {{default: /svc => /#/io.l5d.consul/dc1}}}}\n\
+         namers: [{{kind: io.l5d.consul, host: 127.0.0.1, port: {port}, useHealthCheck: true}}]\n\
+         interfaces: [{{kind: io.l5d.httpController, port: 0}}]\n"
+    ))
+}
+
+/// A watch of the addresses of a service.
+struct Follow {
+    wire: Wire,
+    unread: Vec<u8>,
+}
+
+impl Follow {
+    fn open(rosterd: &Rosterd, service: &str) -> Self {
+        let mut wire = Wire::open(rosterd.http());
+        let target = format!("/api/1/addr/default?watch=true&path=/%23/io.l5d.consul/dc1/{service}");
+        wire.send(format!("GET {target} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes());
+        wire.head();
+        Self { wire, unread: Vec::new() }
+    }
+
+    /// Waits for a value that says `text`.
+    fn until(&mut self, text: &str) {
+        let deadline = Instant::now() + 3 * PATIENCE;
+        loop {
+            while let Some(end) = self.unread.iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = self.unread.drain(..=end).collect();
+                if String::from_utf8_lossy(&line).contains(text) {
+                    return;
+                }
+            }
+            match self.wire.chunk(deadline.saturating_duration_since(Instant::now())) {
+                Chunk::Data(data) => self.unread.extend(data),
+                other => panic!("{other:?} instead of {text}"),
+            }
+        }
+    }
+}
+
+fn register(consul: &Consul, name: &str, ip: &str) {
+    consul.register(&json!({ "Name": name, "ID": name, "Address": ip, "Port": 80 }));
+}
+
+/// From the moment at which Consul has acknowledged a change until a client has read it.
+fn changes(consul: &Consul) {
+    let rosterd = rosterd(consul.port());
+    register(consul, "quiet", "10.0.0.1");
+    let mut follow = Follow::open(&rosterd, "quiet");
+    follow.until("10.0.0.1");
+    let times = |rounds: usize, pause: Duration, follow: &mut Follow, name: &str, from: usize| {
+        let mut times: Vec<Duration> = (from..from + rounds)
+            .map(|n| {
+                std::thread::sleep(pause);
+                let ip = format!("10.1.{}.{}", n / 250, n % 250 + 1);
+                register(consul, name, &ip);
+                let began = Instant::now();
+                follow.until(&format!("\"{ip}\""));
+                began.elapsed()
+            })
+            .collect();
+        times.sort();
+        (times[rounds / 2], times[rounds - 1])
+    };
+    let (median, worst) = times(20, Duration::from_millis(1_100), &mut follow, "quiet", 0);
+    println!("a change after a quiet second is seen after {median:.1?}, worst of 20 {worst:.1?}");
+    assert!(worst < Duration::from_millis(200), "{worst:?}");
+
+    // Another instance of the service changes all the time.
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for n in 0.. {
+                if stop.load(Ordering::Relaxed) {
+                    return;
+                }
+                consul.register(
+                    &json!({ "Name": "quiet", "ID": "restless", "Address": "10.2.0.1", "Port": 1 + n % 60_000 }),
+                );
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        });
+        let (median, worst) = times(20, Duration::from_millis(70), &mut follow, "quiet", 100);
+        stop.store(true, Ordering::Relaxed);
+        println!("under constant change after {median:.1?}, worst of 20 {worst:.1?}");
+        assert!(worst < Duration::from_millis(1_200), "{worst:?}");
+    });
+}
+
+fn put_all(consul: &Consul, operations: &[Value]) {
+    for part in operations.chunks(64) {
+        consul.expect("PUT", "/v1/txn", &serde_json::to_vec(part).expect("JSON"));
+    }
+}
+
+fn instance(service: &str, n: usize) -> Value {
+    let address = format!("10.{}.{}.{}", n / 62_500, n / 250 % 250, n % 250 + 1);
+    let service = json!({ "ID": format!("{service}-{n}"), "Service": service, "Address": address, "Port": 8080 });
+    json!({ "Service": { "Verb": "set", "Node": "bench", "Service": service } })
+}
+
+/// From exec until 95 % of the names are known, over the 200 connections that a stock agent grants.
+fn thousand_names(consul: &Consul) {
+    let node = json!({ "Node": { "Verb": "set", "Node": { "Node": "bench", "Address": "10.9.9.9" } } });
+    let services = (0..NAMES).map(|n| instance(&format!("many-{n}"), n));
+    put_all(consul, &std::iter::once(node).chain(services).collect::<Vec<_>>());
+    let began = Instant::now();
+    let rosterd = rosterd(consul.port());
+    let names: Vec<usize> = (0..NAMES).collect();
+    let mut times: Vec<Duration> = std::thread::scope(|scope| {
+        let clients = names.chunks(NAMES.div_ceil(CLIENTS)).map(|part| {
+            let rosterd = &rosterd;
+            scope.spawn(move || {
+                let mut wire = Wire::open(rosterd.http());
+                let ask = |n: &usize| {
+                    wire.send(
+                        format!("GET /api/1/resolve/default?path=/svc/many-{n} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes(),
+                    );
+                    let answer = wire.answer(false);
+                    assert!(answer.text().contains("\"bound\""), "{answer:?}");
+                    began.elapsed()
+                };
+                part.iter().map(ask).collect::<Vec<_>>()
+            })
+        });
+        let clients: Vec<_> = clients.collect();
+        clients.into_iter().flat_map(|client| client.join().expect("all are answered")).collect()
+    });
+    times.sort();
+    let (most, all) = (times[NAMES * 95 / 100], times[NAMES - 1]);
+    println!("{NAMES} services on a stock agent, from exec: 95 % are known after {most:.1?}, all after {all:.1?}");
+    assert!(most < Duration::from_secs(2), "{most:?}");
+    std::thread::sleep(Duration::from_secs(10));
+    let metrics = get(rosterd.admin(), "/metrics").text().to_owned();
+    let refused = metrics.lines().find(|line| line.contains("reason=\"busy\""));
+    assert!(refused.is_none(), "the agent refused connections: {refused:?}");
+}
+
+/// A service of 20,000 instances: the first answer, and a change.
+fn large_service(consul: &Consul) {
+    put_all(consul, &(0..20_000).map(|n| instance("large", n)).collect::<Vec<_>>());
+    let rosterd = rosterd(consul.port());
+    let began = Instant::now();
+    let mut follow = Follow::open(&rosterd, "large");
+    follow.until("10.0.0.1");
+    let first = began.elapsed();
+    std::thread::sleep(Duration::from_millis(1_500));
+    put_all(consul, &[instance("large", 100_000)]);
+    let began = Instant::now();
+    follow.until("10.1.150.1");
+    let (change, resident) = (began.elapsed(), rosterd.resident() >> 20);
+    println!("20,000 instances: known after {first:.1?}, a change after {change:.1?}, {resident} MB resident");
+    assert!(change < Duration::from_secs(3), "{change:?}");
+}
+
+/// What polls cost that bring nothing: with more names than polls each waits for a second.
+fn idle_polls() {
+    let agent = StandIn::start();
+    let entry = json!([{ "Node": { "Node": "n", "Address": "10.0.0.1" }, "Service": { "ID": "s", "Port": 80 } }]);
+    agent.set_default(Reply::ok(7, &entry.to_string()));
+    let rosterd = rosterd(agent.port());
+    let mut wire = Wire::open(rosterd.http());
+    for n in 0..NAMES {
+        wire.send(format!("GET /api/1/resolve/default?path=/svc/s{n} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes());
+        wire.answer(false);
+    }
+    std::thread::sleep(Duration::from_secs(3));
+    let (asked, used) = (agent.asked().len(), rosterd.cpu());
+    std::thread::sleep(Duration::from_secs(20));
+    let (asked, used) = (agent.asked().len() - asked, rosterd.cpu() - used);
+    let each = used.mul_f64(10_000.0 / asked as f64);
+    println!("10,000 idle polls take {each:.2?} of one processor ({asked} were made)");
+    assert!(each < Duration::from_secs(1), "{each:?}");
+    assert!(agent.most_connections() <= 200, "{}", agent.most_connections());
+}
