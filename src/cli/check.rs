@@ -77,11 +77,12 @@ pub(super) fn run(config: &Path, with: Option<&Path>, how: How, output: &mut Out
 /// Asks every backend, all at once.
 async fn connect(config: &Config) -> Result<Vec<Probed>, String> {
     let agents = Agents::new();
-    let storage = &config.storage;
-    let of_storage =
-        storage.config.probes(&agents).map_err(|problem| format!("storage {}: {problem}", storage.kind))?;
-    let mut probes: Vec<(String, Probe)> =
-        of_storage.into_iter().map(|probe| (format!("storage {}", storage.kind), probe)).collect();
+    let mut probes: Vec<(String, Probe)> = Vec::new();
+    if let Some(block) = &config.storage {
+        let whose = format!("storage {}", block.kind);
+        let of_storage = block.config.probes(&agents).map_err(|problem| format!("{whose}: {problem}"))?;
+        probes.extend(of_storage.into_iter().map(|probe| (whose.clone(), probe)));
+    }
     for block in &config.namers {
         let whose = format!("namer {}", block.prefix);
         let of_namer = block.config.probes(&agents).map_err(|problem| format!("{whose}: {problem}"))?;

@@ -33,6 +33,10 @@ const KEEPALIVE: Duration = Duration::from_secs(15);
 /// stock agent grants one client.
 const IDLE: usize = 16;
 
+/// What the library says of an answer that came before the request. An agent refuses a client's 201st connection with a
+/// 429 as soon as it is made.
+const UNASKED: &str = "unexpected message from connection";
+
 /// Carries requests.
 #[async_trait]
 pub(super) trait Transport: fmt::Debug + Send + Sync {
@@ -145,6 +149,9 @@ impl Http {
         let (agent, cause) = (self.agent.clone(), root_cause(error));
         if is_of_tls(error) {
             return ConsulError::NoSession { agent, cause };
+        }
+        if cause.contains(UNASKED) {
+            return ConsulError::Busy { agent };
         }
         if error.is_connect() {
             return ConsulError::Unreachable { agent, cause };

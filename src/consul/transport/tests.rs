@@ -116,6 +116,30 @@ async fn what_goes_wrong_is_named() {
     assert_eq!(ask(&agent).await.expect_err("nobody listens").word(), "unreachable");
 }
 
+/// As agents refuse connections beyond their limit.
+#[tokio::test]
+async fn an_answer_before_the_request_is_a_refusal_of_the_connection() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let port = listener.local_addr().expect("bound").port();
+    tokio::spawn(async move {
+        loop {
+            let (mut stream, _) = listener.accept().await.expect("a connection");
+            let refusal = b"HTTP/1.1 429 Too Many Requests\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+            stream.write_all(refusal).await.expect("written");
+        }
+    });
+    let agent = agent("127.0.0.1", port);
+    for _ in 0..20 {
+        let said = ask(&agent).await.expect_err("refused").word();
+        // The connection may also be gone before the refusal is read.
+        assert!(["busy", "broken"].contains(&said), "{said}");
+    }
+    let mut busy = 0;
+    while busy < 3 {
+        busy += usize::from(ask(&agent).await.expect_err("refused").word() == "busy");
+    }
+}
+
 #[tokio::test]
 async fn a_silent_agent_is_given_up_in_time() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");

@@ -172,7 +172,7 @@ storage:
 ",
         port = consul.port()
     ));
-    assert_eq!(get(rosterd.http(), "/api/1/dtabs").text(), "[\"1\",\"2\"]");
+    assert_eq!(get(rosterd.http(), "/api/1/dtabs").text(), "[\"1\",\"2\"]\n");
     let answer = get(rosterd.http(), "/api/1/resolve/1?path=/svc");
     assert_eq!(shown(&serde_json::from_str(answer.text()).expect("JSON")), ["10.0.0.1:80"]);
     assert!(rosterd.output().contains("serving io.l5d.thriftNameInterpreter interface"));
