@@ -67,6 +67,16 @@ impl Rosterd {
         kilobytes.expect("a number of kB") << 10
     }
 
+    /// Processor time that it has used, to the hundredth of a second.
+    pub fn cpu(&self) -> Duration {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).expect("the process runs");
+        // The name of the program, in parentheses, may hold blanks.
+        let (_, fields) = stat.rsplit_once(')').expect("the kernel tells");
+        let ticks =
+            fields.split_ascii_whitespace().skip(11).take(2).map(|ticks| ticks.parse::<u64>().expect("a number"));
+        Duration::from_secs_f64(ticks.sum::<u64>() as f64 / rustix::param::clock_ticks_per_second() as f64)
+    }
+
     /// Starts rosterd with a configuration that it must refuse: its exit status and all it said.
     pub fn refused(config: &str) -> (ExitStatus, String) {
         let mut started = Self::spawn(folder(), config);
