@@ -257,7 +257,8 @@ async fn a_handshake_that_hangs_does_not_hold_up_the_end() {
     let began = Instant::now();
     drop(world.stop.take());
     let mut rest = Vec::new();
-    within(stream.read_to_end(&mut rest)).await.expect("closed");
+    // What was not read of it makes the end a reset.
+    let _ = within(stream.read_to_end(&mut rest)).await;
     assert!(echoes(&mut client).await, "what was there goes on");
     drop(client);
     within(&mut world.server).await.expect("ends with its connections");
