@@ -129,11 +129,12 @@ impl Lookout {
         let why: Vec<&str> = troubles.iter().map(|trouble| trouble.message.as_str()).collect();
         let why = why.join("; ");
         self.server.refusals.fetch_add(1, Ordering::Relaxed);
+        // First, so that whoever has read the line finds it so.
+        *self.server.refused.lock() = Some(why.clone());
         tracing::error!(
             server = self.server.key,
             "TLS: files have changed and are not used, the old ones go on: {why}"
         );
-        *self.server.refused.lock() = Some(why);
     }
 
     /// Tells once that the certificate in use has expired.
