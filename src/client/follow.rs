@@ -164,6 +164,7 @@ impl Follower {
                 None => {
                     if self.next.as_ref().is_some_and(Attempt::answered) {
                         self.current = self.next.take(); // and the one before is let go of
+                        self.rest = None;
                         self.heard();
                     }
                 }
@@ -194,20 +195,15 @@ impl Follower {
     /// The attempt that counts has said something.
     fn heard(&mut self) {
         if self.current.as_ref().is_some_and(Attempt::answered) {
-            self.succeeded();
+            self.backoff.reset();
+            self.shun = None;
         }
-    }
-
-    fn succeeded(&mut self) {
-        self.backoff.reset();
-        self.rest = None;
-        self.shun = None;
     }
 
     /// An attempt ended; says when the next may begin.
     fn ended(&mut self, end: End, attempt: Option<Attempt>) {
         if attempt.as_ref().is_some_and(Attempt::answered) {
-            self.succeeded();
+            self.backoff.reset();
         }
         let server = attempt.as_ref().map(|attempt| attempt.server().address());
         self.shun = server.or(self.shun);

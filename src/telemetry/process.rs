@@ -9,6 +9,7 @@ use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::info::Info;
 use rustix::param::{clock_ticks_per_second, page_size};
 use rustix::process::{Resource, getrlimit};
+use tokio::runtime::Handle;
 
 use super::MetricsSetup;
 use super::collect::{counter, gauge};
@@ -23,6 +24,10 @@ pub struct Process {
     /// When it started.
     pub started: SystemTime,
 }
+
+/// How much the program has going on; what grows without end is a leak.
+#[derive(Debug)]
+struct Tasks;
 
 /// Figures that the system keeps; none where it does not tell.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -53,6 +58,7 @@ impl Process {
     pub fn register(self, setup: &mut MetricsSetup) {
         setup.common.register_collector(Box::new(self));
         setup.own.register("build", "The program", Info::new([("version", self.version), ("revision", self.revision)]));
+        setup.own.register_collector(Box::new(Tasks));
         let jvm = setup.legacy.scope("jvm");
         jvm.gauge("start_time", move || millis(self.since_epoch()));
         jvm.gauge("uptime", move || millis(self.uptime()));
@@ -70,6 +76,14 @@ impl Process {
 impl Default for Process {
     fn default() -> Self {
         Self::new()
+    }
+}
+
+impl Collector for Tasks {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        // Outside of a runtime there are none.
+        let alive = Handle::try_current().map_or(0, |runtime| runtime.metrics().num_alive_tasks());
+        gauge(&mut encoder, "tasks", "Tasks that are alive: watches, connections, timers", alive as f64)
     }
 }
 

@@ -2,11 +2,8 @@
 
 use std::net::TcpListener;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
 
-use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
-
-use crate::support::{Answer, Chunk, PATIENCE, Rosterd, Wire, folder, get, request};
+use crate::support::{Answer, Authority, Chunk, PATIENCE, Rosterd, Wire, folder, get, request, wait_until};
 
 const KINDS: [&str; 2] = ["io.l5d.namerd", "io.l5d.namerd.http"];
 
@@ -69,14 +66,6 @@ fn free_port() -> u16 {
     listener.local_addr().expect("bound").port()
 }
 
-fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !holds() {
-        assert!(Instant::now() < deadline, "never: {what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
-
 fn write(port: u16, method: &str, ns: &str, headers: &str, dtab: &str) -> Answer {
     let length = dtab.len();
     request(
@@ -89,17 +78,10 @@ fn write(port: u16, method: &str, ns: &str, headers: &str, dtab: &str) -> Answer
 
 #[test]
 fn a_relay_asks_over_tls_and_checks_the_name_in_the_certificate() {
-    let files = folder();
+    let (files, authority) = (folder(), Authority::new());
     let at = |name: &str| files.path().join(name).display().to_string();
-    let ca_key = KeyPair::generate().expect("a key");
-    let mut params = CertificateParams::default();
-    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    std::fs::write(at("ca.pem"), params.self_signed(&ca_key).expect("a CA").pem()).expect("written");
-    let issuer = Issuer::new(params, ca_key);
-    let key = KeyPair::generate().expect("a key");
-    let params = CertificateParams::new(["namerd.example".to_owned()]).expect("a name");
-    std::fs::write(at("cert.pem"), params.signed_by(&key, &issuer).expect("a certificate").pem()).expect("written");
-    std::fs::write(at("key.pem"), key.serialize_pem()).expect("written");
+    std::fs::write(at("ca.pem"), &authority.pem).expect("written");
+    authority.issue().write_to(files.path());
     let tls = format!("{{certPath: {}, keyPath: {}}}", at("cert.pem"), at("key.pem"));
     let server = Rosterd::start(&format!(
         "storage: {{kind: io.l5d.inMemory, namespaces: {{default: /svc => /$/inet/127.1/8080}}}}\n\
@@ -116,7 +98,7 @@ fn a_relay_asks_over_tls_and_checks_the_name_in_the_certificate() {
                  interfaces: [{{kind: io.l5d.httpController, port: 0}}]\n",
             ))
         };
-        let good = relay("namerd.example");
+        let good = relay("localhost");
         assert!(get(good.http(), "/api/1/resolve/default?path=/svc").text().contains("127.0.0.1"), "{kind}");
         let bad = relay("other.example");
         let mut asked = Wire::open(bad.http());
@@ -177,7 +159,7 @@ fn changes_come_through_a_relay_and_outages_do_not() {
         let known = get(relay.http(), "/api/1/resolve/default?path=/svc/web");
 
         server.stop();
-        until("both watches are told as stale", || {
+        wait_until("both watches are told as stale", || {
             get(relay.admin(), "/metrics").text().contains("condition=\"stale\"} 2")
         });
         assert!(get(relay.admin(), "/ready").text().contains("stale since"), "{kind}");
@@ -194,7 +176,7 @@ fn changes_come_through_a_relay_and_outages_do_not() {
         std::fs::write(server.file("web"), "10.0.0.4 8080\n").expect("written");
         server.restart();
         assert!(line().contains("10.0.0.4"), "{kind}");
-        until("it is as good as new", || get(relay.admin(), "/ready").text() == "ready\n");
+        wait_until("it is as good as new", || get(relay.admin(), "/ready").text() == "ready\n");
     }
 }
 
@@ -217,7 +199,9 @@ fn writes_go_to_the_controller_and_are_seen_at_once() {
         let newest = get(here, "/api/1/dtabs/new").head.header("etag").map(str::to_owned);
         assert_eq!((late.head.status(), late.head.header("etag").map(str::to_owned)), (412, newest));
         assert_eq!(write(port, "PUT", "new", "", "/svc => (").head.status(), 400);
-        until("a binding under it follows", || get(port, "/api/1/resolve/new?path=/svc").text().contains("127.0.0.1"));
+        wait_until("a binding under it follows", || {
+            get(port, "/api/1/resolve/new?path=/svc").text().contains("127.0.0.1")
+        });
         assert_eq!(write(port, "DELETE", "new", "", "").head.status(), 204);
         assert_eq!(write(port, "DELETE", "new", "", "").head.status(), 404);
         assert_eq!(get(port, "/api/1/dtabs/new").head.status(), 404);
@@ -269,7 +253,7 @@ fn a_namer_of_another_server_is_bridged_under_its_own_ids() {
         assert!(before.contains("10.0.0.1"), "{kind}: {before}");
         let file = server.file("web");
         std::fs::write(&file, "10.0.9.9 8080\n").expect("written");
-        until("a change comes through", || resolve().contains("10.0.9.9"));
+        wait_until("a change comes through", || resolve().contains("10.0.9.9"));
         std::fs::write(&file, "10.0.0.1 8080\n10.0.0.2 8080\n").expect("written");
     }
 }

@@ -78,8 +78,10 @@ impl Exchanges {
         let failed = |failure| Unsent { failure, sent: true };
         let answer = tokio::time::timeout(patience, sender.send_request(request)).await;
         let answer = answer.map_err(|_| {
-            let text = format!("no answer within {} ms", patience.as_millis());
-            failed(Failure::new(Reason::HandshakeTimeout, text))
+            // Who has to wait for others may take longer than a handshake, and is well all the same.
+            let waited_for_others = patience > self.timings.handshake;
+            let reason = if waited_for_others { Reason::Silent } else { Reason::HandshakeTimeout };
+            failed(Failure::new(reason, format!("no answer within {} ms", patience.as_millis())))
         })?;
         let (head, body) = answer.map_err(|error| failed(broken(&error)))?.into_parts();
         Ok(Exchange { head, body, _connection: connection })

@@ -12,6 +12,7 @@ use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use base64::Engine;
@@ -36,6 +37,9 @@ pub use controller::{Controller, Refused, Written};
 
 /// What is longer is not read on the runtime's own threads.
 const HEAVY_FROM: usize = 256 << 10;
+
+/// How long a server may take that has to ask its own backends: longer than it waits for them.
+const ANSWER: Duration = Duration::from_secs(35);
 
 /// The namespace of questions for which servers do not look at it.
 const ANY_NAMESPACE: &str = "default";
@@ -76,11 +80,11 @@ impl Http {
         Request::builder().method(method).uri(format!("{}{target}", self.base)).header(ACCEPT, "application/json")
     }
 
-    /// Sends a GET and waits for the head of its answer.
-    async fn get(&self, server: &Server, target: &Target) -> Result<Exchange, Failure> {
+    /// Sends a GET and waits for the head of its answer, within `patience`.
+    async fn get(&self, server: &Server, target: &Target, patience: Duration) -> Result<Exchange, Failure> {
         let request = self.request(Method::GET, target).body(Full::new(Bytes::new()));
         let request = request.map_err(|error| Failure::new(Reason::BadAnswer, error.to_string()))?;
-        let exchange = self.exchanges.begin(server, request, self.exchanges.timings.handshake).await;
+        let exchange = self.exchanges.begin(server, request, patience).await;
         exchange.map_err(|Unsent { failure, .. }| failure)
     }
 
@@ -92,7 +96,8 @@ impl Http {
             news.tell(Answer::Dtab(self.dtab(server.clone(), ns).await?))?;
             server.answered();
         }
-        let mut exchange = self.get(server, &target(ask)).await?;
+        // The head of a stream comes at once, whenever its first value does.
+        let mut exchange = self.get(server, &target(ask), self.exchanges.timings.handshake).await?;
         if exchange.head.status != StatusCode::OK {
             return Err(refused(&mut exchange, self.exchanges.timings).await.into());
         }
@@ -116,7 +121,7 @@ impl Http {
     /// The names of all namespaces.
     async fn namespaces(&self, server: Arc<Server>) -> Result<BTreeSet<String>, Failure> {
         let timings = self.exchanges.timings;
-        let mut exchange = self.get(&server, &Target::route(DTABS)).await?;
+        let mut exchange = self.get(&server, &Target::route(DTABS), ANSWER).await?;
         if exchange.head.status != StatusCode::OK {
             return Err(refused(&mut exchange, timings).await);
         }
@@ -129,7 +134,7 @@ impl Http {
     /// A stored dtab with its version.
     async fn dtab(&self, server: Arc<Server>, ns: &str) -> Result<Option<(crate::name::Dtab, Bytes)>, Failure> {
         let timings = self.exchanges.timings;
-        let mut exchange = self.get(&server, &Target::namespace(DTABS, ns)).await?;
+        let mut exchange = self.get(&server, &Target::namespace(DTABS, ns), ANSWER).await?;
         match exchange.head.status {
             StatusCode::OK => {}
             StatusCode::NOT_FOUND => return Ok(None),
@@ -172,7 +177,7 @@ impl Protocol for Http {
         };
         let target = Target::namespace("/api/1/delegate", &ask.ns).with("path", &path.to_string());
         let target = if ask.dtab.is_empty() { target } else { target.with("dtab", &ask.dtab) };
-        let mut exchange = self.get(server, &target).await?;
+        let mut exchange = self.get(server, &target, ANSWER).await?;
         let timings = self.exchanges.timings;
         match exchange.head.status {
             StatusCode::OK => {}

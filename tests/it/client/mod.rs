@@ -1,13 +1,19 @@
 //! The client of other name servers: a watch holds what its server has, whatever happens on the way.
 
+mod churn;
+mod faults;
+mod fleet;
 mod loops;
 mod namerd;
 mod net;
+mod proxy;
+mod storm;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rand::RngExt;
 use rosterd::client::mux::ThriftMux;
 use rosterd::client::{Answer, Ask, ClientMetrics, Connect, Feed, Reason, Timings, Upstream};
 use rosterd::name::{Addr, AddrSet, Limits, Meta, Path};
@@ -97,4 +103,12 @@ fn value<T: Clone>(snapshot: &Snapshot<T>) -> Option<T> {
 
 fn is_current<T>(feed: &Feed<T>) -> bool {
     feed.cell().snapshot().standing == Standing::Current
+}
+
+/// Seeds of stories that draw what happens; `ROSTERD_TEST_SEED` repeats one.
+fn seeds(count: u64) -> Vec<u64> {
+    match std::env::var("ROSTERD_TEST_SEED").ok().and_then(|seed| seed.parse().ok()) {
+        Some(seed) => vec![seed],
+        None => (0..count).map(|_| rand::rng().random_range(0..1_000_000)).collect(),
+    }
 }

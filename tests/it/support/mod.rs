@@ -38,7 +38,8 @@ pub fn in_project(path: &str) -> PathBuf {
 pub fn metric(rosterd: &Rosterd, name: &str) -> u64 {
     let metrics = get(rosterd.admin(), "/metrics");
     let line = metrics.text().lines().find(|line| line.starts_with(name)).map(str::to_owned);
-    line.and_then(|line| line.rsplit(' ').next()?.parse().ok()).unwrap_or_else(|| panic!("no {name}"))
+    let value = line.and_then(|line| line.rsplit(' ').next()?.parse::<f64>().ok());
+    value.unwrap_or_else(|| panic!("no {name}")) as u64 // counts, all of them
 }
 
 /// Looks until it is so; fails the test when it never is.

@@ -150,6 +150,11 @@ impl Rosterd {
         found.unwrap_or_else(|| panic!("no {kind} among {:?}", self.ports)).1
     }
 
+    /// The ports of all interfaces of this kind, in order.
+    pub fn ports(&self, kind: &str) -> Vec<u16> {
+        self.ports.iter().filter(|(known, _)| known == kind).map(|(_, port)| *port).collect()
+    }
+
     /// Everything rosterd said so far.
     pub fn output(&self) -> String {
         self.output.lines.lock().join("\n")
