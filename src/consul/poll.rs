@@ -24,7 +24,7 @@ use super::{Agent, Answer, ConsulError, Journal, Request, Undecoded};
 use crate::runtime::Backoff;
 use crate::telemetry::Counter;
 
-use mind::{End, Mind};
+use mind::{AskedAt, End, Mind};
 pub use mind::{Given, Offered};
 pub use sink::Sink;
 
@@ -148,7 +148,8 @@ impl<T: Send + 'static> Poll<T> {
 
     /// Gives readers an answer that somebody got by other means, such as a read after a write of this process. It counts
     /// as the loop's own. `before` is what they had when it was asked for: if that is what they have still, the answer is
-    /// newer, even if its index is lower, as it is after a lost state or a restored snapshot.
+    /// newer, even if its index is lower, as it is after a lost state or a restored snapshot. So who offers one that is
+    /// older than `before` ([`Given::is_newer_than`]) must have had it confirmed.
     ///
     /// # Errors
     /// The body cannot be read; nothing has changed.
@@ -193,7 +194,7 @@ impl<T: Send + 'static> Worker<T> {
     async fn attempt(&self) -> End {
         let asked = self.mind.next();
         let began = Instant::now();
-        let (from, sent) = self.send(asked.from()).await;
+        let (from, sent) = self.send(asked).await;
         match sent {
             Ok(answer) => self.mind.take(answer, asked, from, began.elapsed()).await,
             Err(error) => self.mind.lost(error),
@@ -201,7 +202,8 @@ impl<T: Send + 'static> Worker<T> {
     }
 
     /// The answer, and from where it was waited for.
-    async fn send(&self, from: Option<(u64, Duration)>) -> (Option<From>, Result<Answer, ConsulError>) {
+    async fn send(&self, asked: AskedAt) -> (Option<From>, Result<Answer, ConsulError>) {
+        let from = asked.from();
         // A watch whose turn does not come reads once without waiting.
         let turn = match from {
             Some(_) => self.watcher.poll().await,
@@ -213,7 +215,7 @@ impl<T: Send + 'static> Worker<T> {
             None => self.watcher.turns().read().await,
         };
         let patience = from.map_or(PATIENCE, |from| from.wait + from.wait / 16 + GRACE);
-        let target = self.mind.target(from);
+        let target = self.mind.target(asked, from);
         self.mind.journal().asked(target.clone());
         let sent = self.agent.send(self.mind.request(), &target, Instant::now() + patience).await;
         // The connection goes back to the pool in a task of its own; whoever has the turn next is to find it there.

@@ -43,6 +43,8 @@ struct State {
 pub(crate) enum Step {
     /// This status, these headers, this body.
     Reply(u16, Vec<(&'static str, String)>, String),
+    /// After a time this status and this body.
+    SlowReply(Duration, u16, String),
     /// No connection.
     Refuse,
     /// Never anything.
@@ -135,6 +137,10 @@ impl Step {
     async fn happen(self) -> Result<Reply, ConsulError> {
         match self {
             Self::Reply(status, headers, body) => Ok(reply(status, headers, body)),
+            Self::SlowReply(time, status, body) => {
+                tokio::time::sleep(time).await;
+                Ok(reply(status, Vec::new(), body))
+            }
             Self::Refuse => Err(refused()),
             Self::Hold => std::future::pending().await,
         }

@@ -26,19 +26,22 @@ pub(super) struct Mind<T> {
 struct Place {
     /// From where the next request waits.
     index: Option<u64>,
-    /// The index of what is published.
-    published: u64,
     /// What readers were given.
     given: Given,
     /// The next answer is to be confirmed by a majority of the servers. A server that has just become the leader, as
     /// one that was restarted, answers others from a state that lacks what it has not caught up with, and says nothing
-    /// of it.
+    /// of it; and one that lags behind answers with what was before.
     confirm: bool,
 }
 
-/// How many answers readers were given, whoever asked for them.
+/// What readers were given last, whoever asked for it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Given(u64);
+pub struct Given {
+    /// How many answers there were.
+    count: u64,
+    /// The index of the last one.
+    index: u64,
+}
 
 /// What became of an answer that came by other means.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,8 +72,9 @@ pub(super) enum End {
     /// whose state was replaced under the poll. Waiting on from that index could be in vain, so the next request is
     /// one without.
     Unmoved,
-    /// The index is lower than the one waited from, so what was answered may be of either time: it is read again,
-    /// without an index, and only that is published.
+    /// The index is lower than that of what readers have. That is so once Consul has lost its state, or got back an
+    /// older one, but also where a server lags behind: it is read again, without an index, and published when a
+    /// majority confirms it.
     WentBack,
     /// Nothing is left, says an answer that is not sure, or one without an index: it has to be confirmed.
     Doubted,
@@ -108,9 +112,8 @@ impl<T: Send + 'static> Mind<T> {
         AskedAt { place: *self.place.lock(), wait }
     }
 
-    pub(super) fn target(&self, from: Option<From>) -> String {
-        let confirm = self.place.lock().confirm;
-        self.request.target(from, confirm.then_some(Consistency::Consistent))
+    pub(super) fn target(&self, asked: AskedAt, from: Option<From>) -> String {
+        self.request.target(from, asked.place.confirm.then_some(Consistency::Consistent))
     }
 
     /// Judges an answer to the loop's own request, made at `asked` and `from` there, that took `took`.
@@ -120,15 +123,6 @@ impl<T: Send + 'static> Mind<T> {
         if matches!(self.rhythm, Rhythm::Blocking(_)) && index.is_none() {
             return self.lost(answer.without_index());
         }
-        if let (Some(from), Some(index)) = (from, index)
-            && index < from.index
-        {
-            let mut place = self.place.lock();
-            if place.given == asked.place.given {
-                (place.index, place.published) = (None, 0);
-            }
-            return End::WentBack;
-        }
         let value = match self.decoded(answer).await {
             Ok(value) => value,
             Err(error) => return self.lost(error),
@@ -136,9 +130,14 @@ impl<T: Send + 'static> Mind<T> {
         let mut place = self.place.lock();
         // An answer under the index that was waited from has no news since then; what came meanwhile is newer, and its
         // index may be lower.
-        let outdated = index.unwrap_or(0) < place.published || from.is_some_and(|from| index == Some(from.index));
+        let lower = index.unwrap_or(0) < place.given.index;
+        let outdated = lower || from.is_some_and(|from| index == Some(from.index));
         if place.given != asked.place.given && outdated {
             return End::Overtaken;
+        }
+        if lower && !asked.place.confirm {
+            (place.index, place.confirm) = (None, true);
+            return End::WentBack;
         }
         let unmoved = from.is_some_and(|from| index == Some(from.index) && took < from.wait.mul_f64(0.9));
         let next = index.filter(|index| *index > 0 && !unmoved && matches!(self.rhythm, Rhythm::Blocking(_)));
@@ -151,7 +150,7 @@ impl<T: Send + 'static> Mind<T> {
                 return End::Content(reason);
             }
         };
-        if (!sure || from.is_none()) && !place.confirm && self.sink.empties(&value) {
+        if (!sure || from.is_none()) && !asked.place.confirm && self.sink.empties(&value) {
             (place.index, place.confirm) = (None, true);
             return End::Doubted;
         }
@@ -170,7 +169,7 @@ impl<T: Send + 'static> Mind<T> {
         {
             // It may be the first sign of a Consul that begins anew.
             let mut place = self.place.lock();
-            (place.index, place.published) = (None, 0);
+            place.index = None;
             // Who is content with any server's state gets that even while there is no leader.
             place.confirm = self.request.mode() == Consistency::Default;
         }
@@ -191,7 +190,7 @@ impl<T: Send + 'static> Mind<T> {
         let Some(index) = answer.index else { return Err(answer.without_index()) };
         let value = self.decoded(answer).await?;
         let mut place = self.place.lock();
-        if index < place.published && place.given != before {
+        if index < place.given.index && place.given != before {
             return Ok(Offered::Overtaken);
         }
         place.give(Some(index), Some(index), true);
@@ -230,8 +229,17 @@ impl<T> Mind<T> {
 impl Place {
     /// Readers are given the answer of `index`, which may be `news`; the next request waits from `next`.
     fn give(&mut self, next: Option<u64>, index: Option<u64>, news: bool) {
-        let given = Given(self.given.0 + u64::from(news));
-        *self = Self { index: next, published: index.unwrap_or(0), given, confirm: false };
+        let given = Given { count: self.given.count + u64::from(news), index: index.unwrap_or(0) };
+        *self = Self { index: next, given, confirm: false };
+    }
+}
+
+// === impl Given ===
+
+impl Given {
+    /// Would `answer` lead readers back? Then it is not to be believed before a majority of the servers confirms it.
+    pub fn is_newer_than(&self, answer: &Answer) -> bool {
+        answer.index.unwrap_or(0) < self.index
     }
 }
 

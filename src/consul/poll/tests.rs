@@ -353,6 +353,27 @@ async fn a_newer_answer_with_a_lower_index_is_taken_and_what_the_loop_hears_of_b
     until(&cell, "two").await;
 }
 
+/// After a loss whichever server answers may be one that has not heard of what readers have already.
+#[tokio::test(start_paused = true)]
+async fn who_is_content_with_any_state_is_not_led_back_by_a_server_that_lags_behind() {
+    let consul = FakeConsul::default();
+    consul.set(PATH, "new", 9);
+    let (cell, query) = (Cell::new(), Query { request: Request::get(PATH).consistency(Consistency::Stale), ..query() });
+    let _poll = Poll::start(&consul.agent(), query, cell.clone(), PollCounters::default());
+    until(&cell, "new").await;
+    sleep(1).await;
+    let seen = cell.version();
+    for step in [Step::indexed(7, "old"), Step::Reply(500, Vec::new(), "No cluster leader".to_owned())] {
+        consul.script(step);
+    }
+    consul.interrupt(Step::Refuse);
+    sleep(10).await;
+    assert_eq!((value(&cell), cell.version(), stale(&cell)), ("new".to_owned(), seen, None));
+    let log: Vec<String> = consul.log().into_iter().map(|(target, _)| target).skip(2).collect();
+    let asked = ["?stale=true", "?consistent=true", "?stale=true", "?stale=true&index=9&wait=5m"];
+    assert_eq!(log, asked.map(|query| format!("{PATH}{query}")));
+}
+
 /// A server that was restarted answers as the leader before it has caught up with what was written.
 #[tokio::test(start_paused = true)]
 async fn after_a_loss_the_majority_is_asked_unless_any_state_will_do() {

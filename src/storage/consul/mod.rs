@@ -102,7 +102,7 @@ impl Storage for ConsulStorage {
 
     async fn create(&self, namespace: &str, dtab: Dtab) -> Result<Bytes, StorageError> {
         check(namespace)?;
-        let absent = |stored: &Stored| match stored {
+        let absent = |stored: &Stored| match stored.text {
             None => Ok(()),
             Some(_) => Err(StorageError::AlreadyExists(namespace.to_owned())),
         };
@@ -122,7 +122,7 @@ impl Storage for ConsulStorage {
 
     async fn delete(&self, namespace: &str, version: Option<&[u8]>) -> Result<(), StorageError> {
         check(namespace)?;
-        let right = |stored: &Stored| match (stored, version) {
+        let right = |stored: &Stored| match (&stored.text, version) {
             (None, _) => Err(StorageError::DoesNotExist(namespace.to_owned())),
             (Some(_), Some(version)) => expect(version, stored),
             (Some(_), None) => Ok(()),
@@ -169,7 +169,7 @@ impl Live for Never {}
 /// A version that is not what is stored is refused, with that. No key has the version 0, which to Consul means that
 /// there is none.
 fn expect(version: &[u8], stored: &Stored) -> Result<(), StorageError> {
-    let current = stored.as_ref().map(|(index, _)| value::version(*index));
+    let current = stored.text.as_ref().map(|_| value::version(stored.index));
     match current {
         Some(current) if current == version => Ok(()),
         current => Err(StorageError::VersionMismatch { current }),

@@ -14,8 +14,12 @@ fn dtab(text: &str) -> Dtab {
 
 /// A storage whose list is watched and at rest, so that what is scripted next is for what the test does.
 async fn storage(consul: &FakeConsul) -> ConsulStorage {
+    configured(consul, "{}").await
+}
+
+async fn configured(consul: &FakeConsul, keys: &str) -> ConsulStorage {
     consul.set(LIST, "[\"namerd/dtabs/here\"]", 1);
-    let (config, _) = crate::config::read_text("f", "{}", "the test", ConsulConfig::read).expect("the defaults");
+    let (config, _) = crate::config::read_text("f", keys, "the test", ConsulConfig::read).expect("keys");
     let layout = Layout::new(&Path::parse("/namerd/dtabs").expect("a path"), None);
     let storage = ConsulStorage::new(consul.agent(), layout, &config, Limits::DEFAULT);
     storage.answered().await;
@@ -125,6 +129,12 @@ async fn a_write_whose_answer_is_lost_is_sent_again_under_the_same_index_which_s
     consul.script(Step::indexed(11, "/a=>/d"));
     assert_eq!(storage.put("default", dtab("/a=>/d")).await.expect("it is there"), "11");
 
+    let not_there_yet = [missing(11), Step::Hold, missing(11)];
+    not_there_yet.into_iter().for_each(|step| consul.script(step));
+    consul.say(200, "true");
+    consul.script(Step::indexed(12, "/a=>/d"));
+    assert_eq!(storage.create("default", dtab("/a=>/d")).await.expect("nothing has changed meanwhile"), "12");
+
     let done_at_once = [Step::indexed(11, "/a=>/d"), Step::Hold, missing(12)];
     done_at_once.into_iter().for_each(|step| consul.script(step));
     storage.delete("default", None).await.expect("it is gone");
@@ -157,12 +167,99 @@ async fn writes_of_a_namespace_take_turns_and_none_waits_longer_than_a_write_may
         let storage = storage.clone();
         tokio::spawn(async move { storage.put("default", dtab("/a=>/c")).await })
     };
+    let mut told = Vec::new();
     for write in [write(), write(), write()] {
         let outcome = write.await.expect("not cancelled").expect_err("silence");
-        assert!(matches!(outcome, StorageError::Unavailable(_)), "{outcome}");
+        let StorageError::Unavailable(text) = outcome else { panic!("{outcome}") };
+        assert!(text.ends_with("; nothing was written"), "{text}");
+        told.push(text);
     }
+    assert!(told[0].contains("has not answered"), "{told:?}");
+    assert!(told[1..].iter().all(|text| text.starts_with("another write of default has been waiting")), "{told:?}");
     assert!(began.elapsed() <= write::LIMIT, "{:?}", began.elapsed());
     assert!(asked(&consul).len() <= 2, "one asks for all: {:?}", asked(&consul));
+}
+
+#[tokio::test(start_paused = true)]
+async fn writes_of_one_namespace_hold_up_no_other() {
+    let consul = FakeConsul::default();
+    let storage = Arc::new(storage(&consul).await);
+    (0..20).for_each(|_| consul.script(Step::Hold));
+    let names: Vec<String> = (0..10).map(|n| format!("n{n}")).collect();
+    let writes = names.iter().map(|name| storage.put(name, dtab("/a=>/c")));
+    for outcome in futures_util::future::join_all(writes).await {
+        let told = outcome.expect_err("silence").to_string();
+        assert!(told.contains("has not answered"), "{told}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_finds_that_others_keep_writing_is_told_so_in_time() {
+    let consul = FakeConsul::default();
+    let storage = storage(&consul).await;
+    for index in 7..2_000 {
+        consul.script(Step::indexed(index, "/theirs=>/x"));
+        consul.script(Step::SlowReply(Duration::from_millis(200), 200, "false".to_owned()));
+    }
+    let began = Instant::now();
+    let told = storage.put("default", dtab("/a=>/c")).await.expect_err("it never comes").to_string();
+    let wanted = "others have kept writing default to Consul at consul.test:8500 for 15 s; nothing was written";
+    assert_eq!(told, wanted);
+    assert!(began.elapsed() <= write::LIMIT + Duration::from_secs(1), "{:?}", began.elapsed());
+}
+
+/// Others have built on it since, or taken it away: to send it again would undo what they were told is done.
+#[tokio::test(start_paused = true)]
+async fn a_write_without_condition_whose_answer_is_lost_is_not_repeated_over_what_others_wrote() {
+    let consul = FakeConsul::default();
+    let storage = storage(&consul).await;
+    let lost = |then: Step| [Step::indexed(7, "/a=>/b"), Step::Hold, then].into_iter();
+    lost(Step::indexed(12, "/theirs=>/x")).for_each(|step| consul.script(step));
+    let outcome = storage.delete("default", None).await.expect_err("nobody knows");
+    assert!(matches!(&outcome, StorageError::Uncertain(text) if text.contains("others have written")), "{outcome}");
+    lost(Step::indexed(10, "/a=>/c;/b=>/d")).for_each(|step| consul.script(step));
+    let outcome = storage.put("default", dtab("/a=>/c")).await.expect_err("nobody knows");
+    assert!(matches!(&outcome, StorageError::Uncertain(_)), "{outcome}");
+    // Made by this write and deleted by others.
+    [missing(7), Step::Hold, missing(10)].into_iter().for_each(|step| consul.script(step));
+    let outcome = storage.put("default", dtab("/a=>/c")).await.expect_err("nobody knows");
+    assert!(matches!(&outcome, StorageError::Uncertain(_)), "{outcome}");
+    assert_eq!(asked(&consul), [read(), cas(7), read(), read(), cas(7), read(), read(), cas(0), read()]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_lags_behind_leads_nobody_back_who_is_content_with_any_servers_state() {
+    let consul = FakeConsul::default();
+    let storage = configured(&consul, "readConsistencyMode: stale").await;
+    consul.set(KEY, "/a=>/b", 7);
+    let watch = storage.dtab(Client::INTERNAL, "default").expect("room");
+    let read = async || {
+        let (answer, _) = watch.answer(Duration::from_secs(30)).await.expect("an answer");
+        answer.as_ref().as_ref().map(|stored| stored.dtab().to_string()).unwrap_or_default()
+    };
+    assert_eq!(read().await, "/a=>/b");
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    for step in [Step::indexed(7, "/a=>/b"), Step::Reply(200, vec![], "true".into()), Step::indexed(9, "/a=>/c")] {
+        consul.script(step);
+    }
+    storage.put("default", dtab("/a=>/c")).await.expect("written");
+    let written = watch.current_version();
+    // The follower, and then the majority.
+    consul.script(Step::indexed(7, "/a=>/b"));
+    consul.script(Step::indexed(9, "/a=>/c"));
+    assert_eq!(read().await, "/a=>/c");
+    assert_eq!(watch.current_version(), written, "no route has moved");
+    let [.., stale, confirmed] = &asked(&consul)[..] else { panic!("two requests") };
+    assert_eq!([stale.as_str(), confirmed], [&format!("{KEY}?stale=true&raw=true"), &super::tests::read()]);
+    // Nor when the follower has not heard of the key at all.
+    consul.script(missing(6));
+    consul.script(Step::indexed(9, "/a=>/c"));
+    assert_eq!(read().await, "/a=>/c");
+    assert_eq!(watch.current_version(), written);
+    // A store that was restored has a lower index, too.
+    consul.script(Step::indexed(3, "/a=>/old"));
+    consul.script(Step::indexed(3, "/a=>/old"));
+    assert_eq!(read().await, "/a=>/old");
 }
 
 /// It may have been done before the others wrote: to call it refused would have it repeated.

@@ -101,7 +101,8 @@ impl<T: Send + Sync + 'static> Watched<T> {
     async fn ask(&self, deadline: Instant) -> Result<Offered, ConsulError> {
         let before = self.given();
         let mut answer = self.agent.once(&self.present, patience(deadline)).await?;
-        if !answer.found && !answer.sure {
+        // A server that lags behind, or knows no leader, would lead readers back to what was before.
+        if before.is_newer_than(&answer) || (!answer.found && !answer.sure) {
             let confirmed = self.present.clone().consistency(Consistency::Consistent);
             answer = self.agent.once(&confirmed, patience(deadline)).await?;
         }

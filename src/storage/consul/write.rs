@@ -2,17 +2,23 @@
 //!
 //! * A store that cannot be reached is found out by the read, before anything is sent.
 //! * A write whose answer is lost may still be done, at any time: Consul does what it has received. It replaces what was
-//!   read and nothing else, so it cannot undo what others write meanwhile. The same write again, under the same index,
-//!   is done at most once, and settles it. If it finds that somebody has written meanwhile, that may have been itself, or
-//!   another process with the same text: enough for who wanted this text there, unknown to who named a version. So it is
-//!   if the store stays silent until the end.
+//!   read and nothing else, so it cannot undo what others write meanwhile. While nothing has changed since that read, the
+//!   same write is sent again, under the same index: it is done at most once, which settles it. As soon as something has
+//!   changed, that may have been its own doing, and what is there now may be built on it, so nothing is sent any more.
+//!   If the wanted text is there, that is enough for who wanted it there, and unknown to who named a version, since
+//!   another process may have written the same; if it is not, the outcome is unknown. So it is if the store stays silent
+//!   until the end.
+//! * That somebody else deleted a key in the same moment is not told by Consul: it says of both that it is done.
 //! * Within this process the writes of a namespace take turns.
 //! * It is acknowledged when it has been read back and shown to the readers of this process.
 
-use std::hash::{BuildHasher, RandomState};
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
+use parking_lot::Mutex;
+use tokio::sync::OwnedMutexGuard;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::ConsulStorage;
@@ -25,14 +31,10 @@ use crate::storage::StorageError;
 /// How long a write may take.
 pub(super) const LIMIT: Duration = Duration::from_secs(15);
 
-/// Writes of namespaces with the same hash wait for each other.
-const TURNS: usize = 64;
-
-/// Lets one write of a namespace begin when the one before has ended.
-pub(super) struct Turns {
-    turns: [tokio::sync::Mutex<()>; TURNS],
-    hasher: RandomState,
-}
+/// Lets one write of a namespace begin when the one before has ended. There are entries only for namespaces that are being
+/// written.
+#[derive(Default)]
+pub(super) struct Turns(Mutex<HashMap<String, Weak<tokio::sync::Mutex<()>>>>);
 
 /// What a write depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,8 +45,14 @@ pub(super) enum Wants {
     Change,
 }
 
-/// What is stored under a key: the index of its last change, and the text.
-pub(super) type Stored = Option<(u64, Bytes)>;
+/// What is stored under a key.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Stored {
+    /// The index of its last change; if there is no such key, that of the last change of any key.
+    pub(super) index: u64,
+    /// The text; none if there is no such key.
+    pub(super) text: Option<Bytes>,
+}
 
 /// One write.
 struct Write<'s> {
@@ -64,8 +72,8 @@ struct Write<'s> {
 enum Sent {
     /// None was done.
     Nothing,
-    /// The answer to one is lost.
-    InDoubt,
+    /// The answer to one is lost, which was to replace what was stored under this index.
+    InDoubt(u64),
     /// One was done.
     Done,
 }
@@ -84,17 +92,20 @@ impl ConsulStorage {
         let mut write = Write { storage: self, namespace, wanted, deadline, backoff, failure, sent };
         let _turn = match timeout_at(deadline, self.turns.of(namespace)).await {
             Ok(turn) => turn,
-            Err(_) => return Err(write.given_up()),
+            Err(_) => return Err(write.no_turn()),
         };
         loop {
             let stored = write.read().await?;
-            if write.sent == Sent::InDoubt && write.is_done(&stored) {
+            if let Sent::InDoubt(replaced) = write.sent
+                && replaced != stored.index
+            {
                 return match wants {
+                    _ if !write.is_done(&stored) => Err(in_doubt(OTHERS)),
                     Wants::State => Ok(write.version(&stored)),
                     Wants::Change => Err(StorageError::Uncertain(MAYBE_DONE.to_owned())),
                 };
             }
-            may(&stored).map_err(|refused| write.refused(refused))?;
+            may(&stored)?;
             if write.replace(&stored).await? {
                 return write.confirmed().await;
             }
@@ -103,14 +114,19 @@ impl ConsulStorage {
 }
 
 impl Turns {
-    async fn of(&self, namespace: &str) -> tokio::sync::MutexGuard<'_, ()> {
-        self.turns[self.hasher.hash_one(namespace) as usize % TURNS].lock().await
+    async fn of(&self, namespace: &str) -> OwnedMutexGuard<()> {
+        self.turn(namespace).lock_owned().await
     }
-}
 
-impl Default for Turns {
-    fn default() -> Self {
-        Self { turns: std::array::from_fn(|_| tokio::sync::Mutex::default()), hasher: RandomState::new() }
+    fn turn(&self, namespace: &str) -> Arc<tokio::sync::Mutex<()>> {
+        let mut turns = self.0.lock();
+        turns.retain(|_, turn| turn.strong_count() > 0);
+        if let Some(turn) = turns.get(namespace).and_then(Weak::upgrade) {
+            return turn;
+        }
+        let turn = Arc::default();
+        turns.insert(namespace.to_owned(), Arc::downgrade(&turn));
+        turn
     }
 }
 
@@ -142,7 +158,7 @@ impl Write<'_> {
     /// Sends the write. False: it is not known to be done, so that it is to be seen what is there now.
     async fn replace(&mut self, stored: &Stored) -> Result<bool, StorageError> {
         let ConsulStorage { layout, write: mode, agent, .. } = self.storage;
-        let index = stored.as_ref().map_or(0, |(index, _)| *index);
+        let index = if stored.text.is_some() { stored.index } else { 0 };
         let request = match &self.wanted {
             Some(text) => layout.write(self.namespace, *mode, index, text.clone()),
             None => layout.delete(self.namespace, *mode, index),
@@ -157,7 +173,7 @@ impl Write<'_> {
             Ok(_) => self.failure = None,
             Err(error) => {
                 if !error.is_certainly_undone() {
-                    self.sent = Sent::InDoubt;
+                    self.sent = Sent::InDoubt(stored.index);
                 }
                 self.failed(error).await?;
             }
@@ -173,13 +189,12 @@ impl Write<'_> {
     }
 
     fn is_done(&self, stored: &Stored) -> bool {
-        stored.as_ref().map(|(_, text)| text) == self.wanted.as_ref()
+        stored.text == self.wanted
     }
 
     /// The version of what was written; empty if something else is there already.
     fn version(&self, stored: &Stored) -> Bytes {
-        let index = stored.as_ref().filter(|_| self.is_done(stored)).map(|(index, _)| *index);
-        index.map(version).unwrap_or_default()
+        if stored.text.is_some() && self.is_done(stored) { version(stored.index) } else { Bytes::new() }
     }
 
     /// Waits for the next attempt; fails if there is none.
@@ -194,24 +209,28 @@ impl Write<'_> {
         Ok(())
     }
 
-    /// What is stored now does not allow the write. If one was sent whose answer is lost, that may be its own doing: it
-    /// was done, and others have written since.
-    fn refused(&self, refused: StorageError) -> StorageError {
-        match self.sent {
-            Sent::InDoubt => in_doubt("the answer to it was lost, and others have written meanwhile"),
-            Sent::Nothing | Sent::Done => refused,
-        }
+    /// Others write this namespace here, and none of them has come to an end.
+    fn no_turn(&self) -> StorageError {
+        let (namespace, agent, limit) = (self.namespace, self.storage.agent.name(), LIMIT.as_secs());
+        StorageError::Unavailable(format!(
+            "another write of {namespace} has been waiting for Consul at {agent}, and this one for its turn, for \
+             {limit} s; nothing was written"
+        ))
     }
 
     fn given_up(&mut self) -> StorageError {
         let agent = self.storage.agent.name();
         let Some(error) = self.failure.take() else {
-            let busy =
-                format!("others have kept writing this namespace to Consul at {agent} for {} s", LIMIT.as_secs());
-            return self.refused(StorageError::Unavailable(busy));
+            let (namespace, limit) = (self.namespace, LIMIT.as_secs());
+            return match self.sent {
+                Sent::InDoubt(_) => in_doubt(OTHERS),
+                Sent::Nothing | Sent::Done => StorageError::Unavailable(format!(
+                    "others have kept writing {namespace} to Consul at {agent} for {limit} s; nothing was written"
+                )),
+            };
         };
         match (self.sent, error) {
-            (Sent::InDoubt, error) => in_doubt(&error.to_string()),
+            (Sent::InDoubt(_), error) => in_doubt(&error.to_string()),
             (Sent::Done, error) => StorageError::Uncertain(format!(
                 "{error}. The write is done, but could not be read back: what is read here may lack it for a while"
             )),
@@ -231,6 +250,8 @@ impl Write<'_> {
 const MAYBE_DONE: &str = "what was to be written is there now; whether by this write, whose answer was lost, or by another \
                           one of the same text, is not known";
 
+const OTHERS: &str = "the answer to it was lost, and others have written meanwhile";
+
 fn in_doubt(why: &str) -> StorageError {
     StorageError::Uncertain(format!(
         "{why}. The write was sent, and whether it is done, or will be, is not known: read the namespace before you \
@@ -241,9 +262,9 @@ fn in_doubt(why: &str) -> StorageError {
 /// What an answer to a read says.
 async fn stored(answer: Answer) -> Result<Stored, ConsulError> {
     let read = answer.read(|answer, body| match (answer.found, answer.index) {
-        (true, Some(index)) => Ok(Some((index, Bytes::copy_from_slice(body)))),
-        (true, None) => Err(Undecoded::Unreadable("it has no X-Consul-Index".to_owned())),
-        (false, _) => Ok(None),
+        (true, Some(index)) => Ok(Stored { index, text: Some(Bytes::copy_from_slice(body)) }),
+        (false, Some(index)) => Ok(Stored { index, text: None }),
+        (_, None) => Err(Undecoded::Unreadable("it has no X-Consul-Index".to_owned())),
     });
     Ok(read.await?.unwrap_or_default())
 }
