@@ -8,10 +8,10 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tokio::time::Instant;
 
-use super::protocol::{News, Signs, Sink};
+use super::protocol::{Signs, Voice, Word};
 use super::servers::{Seat, Server};
-use super::timings::{about, within};
-use super::{Ages, Ask, End, Protocol, Reason, Timings};
+use super::timings::{about, at_least, within};
+use super::{Ages, Ask, End, Failure, Protocol, Reason, Timings};
 
 /// An attempt that is under way.
 pub(super) struct Attempt {
@@ -20,6 +20,8 @@ pub(super) struct Attempt {
     signs: Arc<Signs>,
     began: Instant,
     first_answer: Duration,
+    /// What a fresh question may take until its silence tells something.
+    grace: Duration,
     quiet: Option<Duration>,
     /// When it is old, even if all is well.
     old_at: Instant,
@@ -30,20 +32,32 @@ pub(super) struct Attempt {
     spread: Duration,
 }
 
+/// What happens to an attempt.
+pub(super) enum Event {
+    /// It has ended.
+    Ended(End),
+    /// There was a good answer.
+    Answered,
+    /// The server said that there is no answer, and goes on.
+    Declined(Failure),
+    /// It may have another reason to leave.
+    Moved,
+}
+
 impl Attempt {
     pub(super) fn begin(
         protocol: &Arc<dyn Protocol>,
         timings: &Timings,
         seat: Seat,
         ask: &Arc<Ask>,
-        sink: Arc<dyn Sink>,
+        voice: &mut Voice,
     ) -> Self {
         let (protocol, ask, server) = (protocol.clone(), ask.clone(), seat.server().clone());
         let Ages { quiet, whole } = protocol.ages(timings);
-        let (news, signs) = News::new(sink, server.clone());
+        let (news, signs) = voice.news(server.clone());
         // A defect in reading what servers send must not end the watch.
         let end = AssertUnwindSafe(async move { protocol.follow(&server, &ask, &news).await }).catch_unwind();
-        let end = end.map(|end| end.unwrap_or_else(|panic| panicked(&*panic)));
+        let end = end.map(|end| end.unwrap_or_else(|panic| panicked(&*panic).into()));
         let began = Instant::now();
         Self {
             end: Box::pin(end),
@@ -51,6 +65,7 @@ impl Attempt {
             signs,
             began,
             first_answer: about(timings.first_answer),
+            grace: at_least(timings.first_answer),
             quiet: quiet.map(about),
             old_at: began + about(whole),
             go_at: None,
@@ -63,8 +78,9 @@ impl Attempt {
         self.seat.server()
     }
 
-    pub(super) fn answered(&self) -> bool {
-        self.signs.answered()
+    /// Whether the last word was a good answer.
+    pub(super) fn has_answer(&self) -> bool {
+        self.signs.word() == Word::Answer
     }
 
     pub(super) fn age(&self) -> Duration {
@@ -73,17 +89,28 @@ impl Attempt {
 
     /// When its first answer is late.
     pub(super) fn late_at(&self) -> Option<Instant> {
-        (!self.answered()).then(|| self.began + self.first_answer)
+        (self.signs.word() == Word::None).then(|| self.began + self.first_answer)
+    }
+
+    /// That it has not answered.
+    pub(super) fn silence(&self) -> Failure {
+        Failure::new(Reason::Silent, format!("no answer for {} s", self.age().as_secs()))
+    }
+
+    /// Until when its silence tells nothing.
+    fn reliable_until(&self) -> Instant {
+        self.quiet.map_or(self.old_at, |quiet| self.signs.heard() + quiet)
     }
 
     /// When it is old, or has been silent for too long.
     fn overdue_at(&self) -> Instant {
-        self.quiet.map_or(self.old_at, |quiet| self.old_at.min(self.signs.heard() + quiet))
+        self.old_at.min(self.reliable_until())
     }
 
-    /// Whether nobody can rely on it: it is old, and nothing else would tell that it is dead.
+    /// Whether nobody can rely on it: it has no good answer, or was silent for so long that others would have been heard
+    /// instead, had they answered.
     pub(super) fn is_doubtful(&self) -> bool {
-        self.quiet.is_none() && self.old_at <= Instant::now()
+        !self.has_answer() || self.reliable_until() + self.grace <= Instant::now()
     }
 
     /// Whether there is no other reason to leave than a late first answer.
@@ -97,27 +124,39 @@ impl Attempt {
         reasons.into_iter().flatten().min().unwrap_or(self.old_at).max(self.stay_until)
     }
 
-    /// Nobody else can be asked: the question comes up again later.
-    pub(super) fn stay(&mut self) {
+    /// Nobody else can be asked: the question comes up again later. Returns whether it is the first time.
+    pub(super) fn stay(&mut self) -> bool {
+        let first = self.stay_until == self.began;
         self.stay_until = Instant::now() + about(self.first_answer);
+        first
     }
 
     /// Runs until the end, or until there is a reason to look at it again. Cancel safe.
-    pub(super) async fn end_or_change(&mut self) -> Option<End> {
+    pub(super) async fn event(&mut self) -> Event {
         tokio::select! {
-            end = &mut self.end => Some(end),
+            biased;
+            end = &mut self.end => Event::Ended(end),
             () = self.signs.changed() => {
                 if self.signs.leaving() {
                     self.go_soon();
                 }
-                None
+                self.last_event()
             }
             () = self.seat.news() => {
                 if self.seat.should_go() {
                     self.go_soon();
                 }
-                None
+                Event::Moved
             }
+        }
+    }
+
+    /// What was said and nobody has looked at.
+    pub(super) fn last_event(&self) -> Event {
+        match self.signs.take_unread() {
+            Word::None => Event::Moved,
+            Word::Answer => Event::Answered,
+            Word::No(failure) => Event::Declined(failure),
         }
     }
 
@@ -127,7 +166,7 @@ impl Attempt {
 }
 
 /// The text of a panic, which says more than that there was one.
-pub(super) fn panicked(panic: &(dyn std::any::Any + Send)) -> End {
+pub(super) fn panicked(panic: &(dyn std::any::Any + Send)) -> Failure {
     let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    End::failed(Reason::Panic, format!("internal error, please report it: {}", text.unwrap_or("a panic")))
+    Failure::new(Reason::Panic, format!("internal error, please report it: {}", text.unwrap_or("a panic")))
 }

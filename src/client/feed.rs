@@ -101,26 +101,22 @@ impl<T: PartialEq + Send + Sync> Sink for Writer<T> {
         }
         Ok(())
     }
-
-    fn declined(&self, failure: &Failure) {
-        self.failed(failure, true);
-        self.upstream.note(self.journal.ask(), failure, None);
-    }
 }
 
 impl<T: PartialEq + Send + Sync> Watched for Writer<T> {
     fn failed(&self, failure: &Failure, alone: bool) {
         self.journal.failed(failure);
-        let declared = failure.reason == Reason::Declared;
-        if declared {
-            self.cell.fail(failure.text.clone());
-        }
         if !alone {
-            return;
+            return; // somebody vouches for what is known
         }
         self.journal.lost();
-        if !declared && matches!(self.cell.snapshot().state, State::Pending) {
-            self.cell.suspend(Some(failure.text.clone()));
+        let unheard = failure.reason.is_of_connection() || failure.reason == Reason::Silent;
+        match self.cell.snapshot().state {
+            _ if failure.reason == Reason::Declared => self.cell.fail(failure.text.clone()),
+            State::Pending => self.cell.suspend(Some(failure.text.clone())),
+            // The question is open again.
+            State::Failed(_) if unheard => self.cell.suspend(Some(failure.text.clone())),
+            State::Failed(_) | State::Ready(_) => {}
         }
     }
 }

@@ -5,25 +5,32 @@
 //! ```
 //!
 //! There is at most one attempt that counts, and at most one that is to replace it. An attempt that ends is followed by
-//! another one: after a delay that grows if something went wrong, at once if its server merely goes. An attempt that
-//! has a reason to go (its server leaves, drains, or has been silent for long) stays until its successor has an answer.
+//! another one: soon where nobody else has failed yet, after a delay that grows if all have, at once if its server
+//! merely goes. An attempt that has a reason to go (its server leaves, drains, or has been silent for long) stays until
+//! its successor has a good answer: a successor that fails, or says that there is no answer, changes nothing, and the
+//! next one is begun elsewhere, perhaps at the server that has the watch already ([`Grudges`]).
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::FutureExt;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::attempt::{Attempt, panicked};
-use super::protocol::Sink;
+use super::attempt::{Attempt, Event, panicked};
+use super::grudges::Grudges;
+use super::protocol::{Sink, Voice};
 use super::servers::Unserved;
 use super::timings::within;
 use super::upstream::Shared;
-use super::{Ask, End, Failure, Reason};
+use super::{Ask, End, Failure};
 use crate::runtime::Backoff;
+
+/// An attempt that ends in good order has lived for so long, or it did nothing but go.
+const SOON: Duration = Duration::from_secs(1);
 
 /// What writes the cell of a watch.
 pub(super) trait Watched: Sink {
@@ -36,7 +43,7 @@ pub(super) struct Follower {
     upstream: Arc<Shared>,
     ask: Arc<Ask>,
     watched: Arc<dyn Watched>,
-    sink: Arc<dyn Sink>,
+    voice: Voice,
     backoff: Backoff,
     news: watch::Receiver<u64>,
     /// The attempt that counts.
@@ -44,8 +51,7 @@ pub(super) struct Follower {
     /// The one that is to replace it.
     next: Option<Attempt>,
     rest: Option<Rest>,
-    /// Whom not to ask if there is a choice.
-    shun: Option<SocketAddr>,
+    grudges: Grudges,
     /// How many ends in good order came soon after their beginnings.
     gone: u32,
 }
@@ -65,13 +71,13 @@ impl Follower {
             news: upstream.servers.news(),
             upstream,
             ask: Arc::new(ask),
-            sink: watched.clone(),
+            voice: Voice::new(watched.clone()),
             watched,
             backoff: Backoff::new(retry.base, retry.max),
             current: None,
             next: None,
             rest: None,
-            shun: None,
+            grudges: Grudges::new(retry),
             gone: 0,
         }
     }
@@ -81,7 +87,9 @@ impl Follower {
         loop {
             let Err(panic) = AssertUnwindSafe(self.turns()).catch_unwind().await;
             (self.current, self.next) = (None, None);
-            self.ended(panicked(&*panic), None);
+            self.failed(&panicked(&*panic), None);
+            let delay = self.backoff.next_delay();
+            self.rest_for(delay, false);
         }
     }
 
@@ -95,7 +103,10 @@ impl Follower {
     /// Begins an attempt if one is needed and may begin.
     fn begin_if_due(&mut self) {
         let now = Instant::now();
-        self.give_up_silent_successor(now);
+        // A successor that does not answer is no better than whom it is to replace.
+        if let Some(next) = self.next.take_if(|next| next.late_at().is_some_and(|late| late <= now)) {
+            self.ended(End::Failed(next.silence()), next);
+        }
         if self.rest.is_some_and(|rest| rest.until > now) {
             return;
         }
@@ -107,16 +118,13 @@ impl Follower {
         if !wanted {
             return;
         }
-        let upstream = &self.upstream;
-        if let Some(current) = &mut self.current {
-            if current.is_only_late() && !upstream.servers.has_other_than(current.server()) {
-                return current.stay(); // asking the same server twice does not make it faster
-            }
-            self.shun = Some(current.server().address());
-        }
-        match upstream.servers.pick(self.shun) {
+        let own = self.current.as_ref().map(|current| current.server().address());
+        match self.upstream.servers.pick(own, &self.grudges) {
+            // Asking the same server twice does not make it faster.
+            Ok(seat) if own == Some(seat.server().address()) && self.is_only_late() => self.stay(),
             Ok(seat) => {
-                let attempt = Attempt::begin(&upstream.protocol, &upstream.timings, seat, &self.ask, self.sink.clone());
+                let Shared { protocol, timings, .. } = &*self.upstream;
+                let attempt = Attempt::begin(protocol, timings, seat, &self.ask, &mut self.voice);
                 let place = if self.current.is_none() { &mut self.current } else { &mut self.next };
                 *place = Some(attempt);
             }
@@ -124,20 +132,23 @@ impl Follower {
         }
     }
 
-    /// A successor that does not answer is no better than whom it is to replace.
-    fn give_up_silent_successor(&mut self, now: Instant) {
-        if let Some(next) = self.next.take_if(|next| next.late_at().is_some_and(|late| late <= now)) {
-            self.shun = Some(next.server().address());
-            self.upstream.metrics.ended(&self.upstream.name, Reason::Silent);
-            if let Some(current) = &mut self.current {
-                current.stay();
-            }
+    fn is_only_late(&self) -> bool {
+        self.current.as_ref().is_some_and(Attempt::is_only_late)
+    }
+
+    /// There is nobody to be asked but the server that has not answered yet.
+    fn stay(&mut self) {
+        let Some(current) = &mut self.current else { return };
+        if current.stay() {
+            let silence = current.silence();
+            self.upstream.log(&self.ask, &silence, Some(current.server().address()));
+            self.watched.failed(&silence, self.is_alone());
         }
     }
 
     fn unserved(&mut self, Unserved { retry_at, failure }: Unserved) {
         self.watched.failed(&failure, self.is_alone());
-        self.upstream.note(&self.ask, &failure, None);
+        self.upstream.log(&self.ask, &failure, None);
         let until = retry_at.unwrap_or_else(|| Instant::now() + self.backoff.next_delay());
         self.rest = Some(Rest { until, hopeful: true });
     }
@@ -148,27 +159,8 @@ impl Follower {
         let hopeful = self.rest.is_some_and(|rest| rest.hopeful);
         let (current, next) = (&mut self.current, &mut self.next);
         tokio::select! {
-            end = end_or_change(current) => match end {
-                Some(end) => {
-                    let ended = self.current.take();
-                    self.current = self.next.take();
-                    self.ended(end, ended);
-                }
-                None => self.heard(),
-            },
-            end = end_or_change(next) => match end {
-                Some(end) => {
-                    let ended = self.next.take();
-                    self.ended(end, ended);
-                }
-                None => {
-                    if self.next.as_ref().is_some_and(Attempt::answered) {
-                        self.current = self.next.take(); // and the one before is let go of
-                        self.rest = None;
-                        self.heard();
-                    }
-                }
-            },
+            event = event(current) => self.of_current(event),
+            event = event(next) => self.of_next(event),
             changed = self.news.changed(), if hopeful => {
                 if let (Ok(()), Some(rest)) = (changed, &mut self.rest) {
                     rest.hopeful = false;
@@ -192,41 +184,89 @@ impl Follower {
         }
     }
 
-    /// The attempt that counts has said something.
-    fn heard(&mut self) {
-        if self.current.as_ref().is_some_and(Attempt::answered) {
-            self.backoff.reset();
-            self.shun = None;
+    fn of_current(&mut self, event: Event) {
+        let Some(current) = &self.current else { return };
+        let server = current.server().address();
+        match event {
+            Event::Answered => self.answered_by(server),
+            Event::Declined(no) => self.failed(&no, Some(server)),
+            Event::Moved => {}
+            Event::Ended(end) => {
+                let ended = self.current.take();
+                self.current = self.next.take();
+                if let Some(ended) = ended {
+                    self.ended(end, ended);
+                }
+            }
         }
+    }
+
+    fn of_next(&mut self, event: Event) {
+        let alone = self.is_alone();
+        let Some(next) = self.next.take() else { return };
+        let server = next.server().address();
+        match event {
+            Event::Moved => self.next = Some(next),
+            Event::Ended(end) => self.ended(end, next),
+            Event::Answered => {
+                self.current = Some(next); // and the one before is let go of
+                self.rest = None;
+                self.answered_by(server);
+            }
+            // It goes on: a later answer will come by the same way. If nobody vouches for anything it is as good as any.
+            Event::Declined(no) if alone => {
+                self.current = Some(next);
+                self.rest = None;
+                self.failed(&no, Some(server));
+            }
+            Event::Declined(no) => self.ended(End::Failed(no), next),
+        }
+    }
+
+    fn answered_by(&mut self, server: SocketAddr) {
+        self.backoff.reset();
+        self.grudges.forgive(server);
     }
 
     /// An attempt ended; says when the next may begin.
-    fn ended(&mut self, end: End, attempt: Option<Attempt>) {
-        if attempt.as_ref().is_some_and(Attempt::answered) {
-            self.backoff.reset();
-        }
-        let server = attempt.as_ref().map(|attempt| attempt.server().address());
-        self.shun = server.or(self.shun);
-        match end {
-            End::Gone(reason) => {
-                self.upstream.metrics.ended(&self.upstream.name, reason);
-                let soon = attempt.is_some_and(|attempt| attempt.age() < self.upstream.timings.retry.base);
-                self.gone = if soon { self.gone + 1 } else { 0 };
-                // Whoever does nothing but go is as bad as one who fails.
-                if self.gone > 1 {
-                    self.rest_after_failure(true);
-                }
+    fn ended(&mut self, end: End, attempt: Attempt) {
+        let server = attempt.server().address();
+        let end = match attempt.last_event() {
+            Event::Answered => {
+                self.answered_by(server);
+                end
             }
-            End::Failed(failure) => {
-                self.watched.failed(&failure, self.is_alone());
-                self.upstream.note(&self.ask, &failure, server);
-                self.rest_after_failure(failure.reason.is_of_connection());
+            Event::Declined(no) => End::Failed(no), // says more than that the stream has ended
+            Event::Moved | Event::Ended(_) => end,
+        };
+        self.grudges.bear(server);
+        let failure = match end {
+            End::Failed(failure) => failure,
+            End::Gone(reason) if self.is_in_order(&attempt) => {
+                return self.upstream.metrics.ended(&self.upstream.name, reason);
             }
-        }
+            // Whoever does nothing but go is as bad as one who fails.
+            End::Gone(reason) => Failure::new(reason, "the server goes as soon as it is asked"),
+        };
+        self.failed(&failure, Some(server));
+        let elsewhere = self.upstream.servers.has_untried(&self.grudges);
+        let delay = if elsewhere { within(self.upstream.timings.spread) } else { self.backoff.next_delay() };
+        self.rest_for(delay, failure.reason.is_of_connection());
     }
 
-    fn rest_after_failure(&mut self, hopeful: bool) {
-        self.rest = Some(Rest { until: Instant::now() + self.backoff.next_delay(), hopeful });
+    /// Whether an attempt whose server goes may be followed by another one at once.
+    fn is_in_order(&mut self, attempt: &Attempt) -> bool {
+        self.gone = if attempt.has_answer() && attempt.age() >= SOON { 0 } else { self.gone + 1 };
+        self.gone <= 1
+    }
+
+    fn failed(&self, failure: &Failure, server: Option<SocketAddr>) {
+        self.watched.failed(failure, self.is_alone());
+        self.upstream.note(&self.ask, failure, server);
+    }
+
+    fn rest_for(&mut self, delay: Duration, hopeful: bool) {
+        self.rest = Some(Rest { until: Instant::now() + delay, hopeful });
         self.news.mark_unchanged();
     }
 
@@ -236,9 +276,9 @@ impl Follower {
     }
 }
 
-async fn end_or_change(attempt: &mut Option<Attempt>) -> Option<End> {
+async fn event(attempt: &mut Option<Attempt>) -> Event {
     match attempt {
-        Some(attempt) => attempt.end_or_change().await,
+        Some(attempt) => attempt.event().await,
         None => std::future::pending().await,
     }
 }

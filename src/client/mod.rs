@@ -12,6 +12,7 @@ mod connect;
 mod end;
 mod feed;
 mod follow;
+mod grudges;
 pub mod http;
 mod journal;
 mod metrics;

@@ -1,7 +1,8 @@
 //! Which servers there are, how they fare, and which of them a watch is to ask.
 //!
-//! Servers come and go as their addresses do. One that fails is avoided for a time that grows; while all are, whoever
-//! asks waits for the first that may be tried again. Of the others the one with the fewest watches is taken. A server
+//! Servers come and go as their addresses do. One that fails is avoided for a time that grows, and is on probation then
+//! until it has answered: one watch finds out, all others ask others if there are any. While all are avoided, whoever
+//! asks waits for the first that may be tried again. Of those that are well the one with the fewest watches is taken. A server
 //! whose address left is asked no more, and those who are with it go to another one before they let go of it.
 
 use std::collections::HashMap;
@@ -19,6 +20,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
+use super::grudges::Grudges;
 use super::{Failure, Reason, Retry};
 use crate::name::Addr;
 use crate::runtime::Backoff;
@@ -53,6 +55,8 @@ pub struct Server {
     address: SocketAddr,
     rank: u64,
     seats: AtomicUsize,
+    /// Of these, those that were taken while it was on probation.
+    probes: AtomicUsize,
     left: AtomicBool,
     health: Mutex<Health>,
     news: watch::Sender<u64>,
@@ -69,6 +73,7 @@ struct Health {
 /// A watch's place at a server, which counts until it is dropped.
 pub(super) struct Seat {
     server: Arc<Server>,
+    probe: bool,
     shared: Arc<Shared>,
     news: watch::Receiver<u64>,
 }
@@ -104,14 +109,17 @@ impl Servers {
         Self { shared, _follower: AbortOnDropHandle::new(follower) }
     }
 
-    /// A place at the server that is best to ask. `shun` is the one that this watch would rather not ask again.
-    pub(super) fn pick(&self, shun: Option<SocketAddr>) -> Result<Seat, Unserved> {
+    /// A place at the server that is best to ask: one with which nothing is wrong and that is not `own`, which has the
+    /// watch already; of these the one with the fewest watches. Whoever has an `own` loses nothing by finding out
+    /// whether one that failed is well again, one watch at a time.
+    pub(super) fn pick(&self, own: Option<SocketAddr>, grudges: &Grudges) -> Result<Seat, Unserved> {
         let set = self.shared.set.lock();
         let now = Instant::now();
-        let usable = set.servers.iter().filter(|server| !server.is_avoided(now)).take(MOST_IN_USE);
-        let best = usable.min_by_key(|server| {
-            let unloved = u8::from(server.is_draining()) + u8::from(shun == Some(server.address));
-            (unloved, server.seats.load(Ordering::Relaxed), rand::rng().random::<u32>())
+        let best = set.usable(now).min_by_key(|server| {
+            let doubted = server.is_on_probation() && (own.is_none() || server.is_probed());
+            let unloved = u8::from(server.is_draining()) + u8::from(own == Some(server.address));
+            let seats = server.seats.load(Ordering::Relaxed);
+            (grudges.place(server.address, now), doubted, unloved, seats, rand::rng().random::<u32>())
         });
         match best {
             Some(server) => Ok(Seat::take(server, &self.shared)),
@@ -119,9 +127,11 @@ impl Servers {
         }
     }
 
-    /// Whether there is somebody else than `server`.
-    pub(super) fn has_other_than(&self, server: &Server) -> bool {
-        self.shared.set.lock().servers.iter().any(|other| other.address != server.address)
+    /// Whether there is a server with which nothing is wrong.
+    pub(super) fn has_untried(&self, grudges: &Grudges) -> bool {
+        let set = self.shared.set.lock();
+        let now = Instant::now();
+        set.usable(now).any(|server| !server.is_on_probation() && grudges.place(server.address, now) == 0)
     }
 
     /// Changes whenever a server joins, leaves, or answers again.
@@ -197,24 +207,16 @@ impl Shared {
     }
 
     fn server(&self, address: SocketAddr) -> Server {
-        let Retry { base, max } = self.retry;
-        Server {
-            address,
-            rank: self.hasher.hash_one(address),
-            seats: AtomicUsize::new(0),
-            left: AtomicBool::new(false),
-            health: Mutex::new(Health {
-                backoff: Backoff::new(base, max),
-                avoided_until: None,
-                draining: false,
-                failure: None,
-            }),
-            news: self.news.clone(),
-        }
+        Server::new(address, self.hasher.hash_one(address), self.retry, self.news.clone())
     }
 }
 
 impl Set {
+    /// Those that may be asked.
+    fn usable(&self, now: Instant) -> impl Iterator<Item = &Arc<Server>> {
+        self.servers.iter().filter(move |server| !server.is_avoided(now)).take(MOST_IN_USE)
+    }
+
     fn unserved(&self) -> Unserved {
         let first =
             self.servers.iter().filter_map(|server| Some((server.avoided_until()?, server))).min_by_key(|at| at.0);
@@ -235,6 +237,29 @@ impl Set {
 // === impl Server ===
 
 impl Server {
+    fn new(address: SocketAddr, rank: u64, Retry { base, max }: Retry, news: watch::Sender<u64>) -> Self {
+        Self {
+            address,
+            rank,
+            seats: AtomicUsize::new(0),
+            probes: AtomicUsize::new(0),
+            left: AtomicBool::new(false),
+            health: Mutex::new(Health {
+                backoff: Backoff::new(base, max),
+                avoided_until: None,
+                draining: false,
+                failure: None,
+            }),
+            news,
+        }
+    }
+
+    /// One that belongs to no set.
+    #[cfg(test)]
+    pub(super) fn alone() -> Self {
+        Self::new(SocketAddr::from(([192, 0, 2, 1], 4100)), 0, Retry::default(), watch::channel(0).0)
+    }
+
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
@@ -280,6 +305,16 @@ impl Server {
         self.avoided_until().is_some_and(|until| now < until)
     }
 
+    /// It failed, and has not answered since.
+    fn is_on_probation(&self) -> bool {
+        self.avoided_until().is_some()
+    }
+
+    /// Somebody is finding out whether it is well again.
+    fn is_probed(&self) -> bool {
+        self.probes.load(Ordering::Relaxed) > 0
+    }
+
     fn is_draining(&self) -> bool {
         self.health.lock().draining
     }
@@ -306,8 +341,10 @@ impl fmt::Debug for Server {
 
 impl Seat {
     fn take(server: &Arc<Server>, shared: &Arc<Shared>) -> Self {
+        let probe = server.is_on_probation();
         server.seats.fetch_add(1, Ordering::Relaxed);
-        Self { server: server.clone(), shared: shared.clone(), news: shared.news.subscribe() }
+        server.probes.fetch_add(probe.into(), Ordering::Relaxed);
+        Self { server: server.clone(), probe, shared: shared.clone(), news: shared.news.subscribe() }
     }
 
     pub(super) fn server(&self) -> &Arc<Server> {
@@ -341,6 +378,7 @@ impl Seat {
 impl Drop for Seat {
     fn drop(&mut self) {
         self.server.seats.fetch_sub(1, Ordering::Relaxed);
+        self.server.probes.fetch_sub(self.probe.into(), Ordering::Relaxed);
     }
 }
 

@@ -100,6 +100,11 @@ pub(super) fn about(age: Duration) -> Duration {
     rand::rng().random_range(age.mul_f64(1.0 - JITTER)..=age.mul_f64(1.0 + JITTER))
 }
 
+/// The least that [`about`] makes of an age.
+pub(super) fn at_least(age: Duration) -> Duration {
+    age.mul_f64(1.0 - JITTER)
+}
+
 /// A moment within a time.
 pub(super) fn within(spread: Duration) -> Duration {
     rand::rng().random_range(Duration::ZERO..=spread)

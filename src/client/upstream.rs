@@ -12,6 +12,7 @@ use tokio::runtime::Handle;
 use tokio::time::Instant;
 
 use super::feed::Feed;
+use super::grudges::Grudges;
 use super::journal::{Condition, Journal};
 use super::protocol::{Explain, Explained, Protocol};
 use super::servers::{Seat, ServerFigures, Servers, Unserved};
@@ -110,10 +111,10 @@ impl Upstream {
     pub async fn explain(&self, ask: &Explain, limit: Duration) -> Result<DelegateTree<Explained>, Unanswered> {
         let shared = &self.shared;
         let deadline = Instant::now() + limit;
-        let mut shun = None;
+        let mut grudges = self.grudges();
         loop {
             let timed_out = |reason| Unanswered::TimedOut { waited: limit, reason: Some(reason) };
-            let seat = self.pick(shun, deadline).await.map_err(|failure| timed_out(failure.text))?;
+            let seat = self.pick(&grudges, deadline).await.map_err(|failure| timed_out(failure.text))?;
             let explained = shared.protocol.explain(seat.server(), ask);
             let failure = match tokio::time::timeout_at(deadline, explained).await {
                 Ok(Ok(tree)) => return Ok(tree),
@@ -121,7 +122,7 @@ impl Upstream {
                 Ok(Err(failure)) => failure,
                 Err(_) => return Err(Unanswered::TimedOut { waited: limit, reason: None }),
             };
-            shun = Some(seat.server().address());
+            grudges.bear(seat.server().address());
             let again = Instant::now() + shared.timings.spread;
             if again >= deadline {
                 return Err(timed_out(failure.text));
@@ -130,16 +131,20 @@ impl Upstream {
         }
     }
 
+    pub(super) fn grudges(&self) -> Grudges {
+        Grudges::new(self.shared.timings.retry)
+    }
+
     /// A place at a server, as soon as one may be asked.
     ///
     /// # Errors
     /// Why there was none until `deadline`.
-    pub(super) async fn pick(&self, shun: Option<SocketAddr>, deadline: Instant) -> Result<Seat, Failure> {
+    pub(super) async fn pick(&self, grudges: &Grudges, deadline: Instant) -> Result<Seat, Failure> {
         let shared = &self.shared;
         let mut news = shared.servers.news();
         loop {
             news.mark_unchanged();
-            let Unserved { retry_at, failure } = match shared.servers.pick(shun) {
+            let Unserved { retry_at, failure } = match shared.servers.pick(None, grudges) {
                 Ok(seat) => return Ok(seat),
                 Err(unserved) => unserved,
             };
@@ -212,10 +217,15 @@ impl Shared {
         Shown { upstream: self.clone(), place: self.journals.lock().insert(journal) }
     }
 
-    /// Counts a failure and logs it, the first of a streak at once.
+    /// Counts a failure and logs it.
     pub(super) fn note(&self, ask: &Ask, failure: &Failure, server: Option<SocketAddr>) {
+        self.metrics.ended(&self.name, failure.reason);
+        self.log(ask, failure, server);
+    }
+
+    /// Logs a failure that is not this watch's own, or that ended nothing; the first of a streak at once.
+    pub(super) fn log(&self, ask: &Ask, failure: &Failure, server: Option<SocketAddr>) {
         let Failure { reason, text } = failure;
-        self.metrics.ended(&self.name, *reason);
         let server = server.map(|server| server.to_string()).unwrap_or_default();
         let upstream = &*self.name;
         match self.logs[*reason as usize].due() {

@@ -79,9 +79,9 @@ impl Controller {
         F: Future<Output = Result<T, Failure>>,
     {
         let deadline = Instant::now() + limit;
-        let mut shun = None;
+        let mut grudges = self.upstream.grudges();
         loop {
-            let seat = self.upstream.pick(shun, deadline).await.map_err(Refused::Unreached)?;
+            let seat = self.upstream.pick(&grudges, deadline).await.map_err(Refused::Unreached)?;
             let server = seat.server();
             match tokio::time::timeout_at(deadline, from(server.clone())).await {
                 Ok(Ok(value)) => {
@@ -90,7 +90,7 @@ impl Controller {
                 }
                 Ok(Err(failure)) if failure.reason.is_of_connection() && Instant::now() < deadline => {
                     server.failed(&failure);
-                    shun = Some(server.address());
+                    grudges.bear(server.address());
                 }
                 Ok(Err(failure)) => return Err(Refused::Unreached(failure)),
                 Err(_) => return Err(Refused::Unreached(late(limit))),
@@ -147,9 +147,9 @@ impl Controller {
     ) -> Result<Written, Refused> {
         let deadline = Instant::now() + limit;
         let body: Bytes = dtab.map(|dtab| dtab.to_string().into()).unwrap_or_default();
-        let mut shun = None;
+        let mut grudges = self.upstream.grudges();
         loop {
-            let seat = self.upstream.pick(shun, deadline).await.map_err(Refused::Unreached)?;
+            let seat = self.upstream.pick(&grudges, deadline).await.map_err(Refused::Unreached)?;
             let server = seat.server();
             let mut request = self.http.request(method.clone(), &Target::namespace(DTABS, ns));
             if dtab.is_some() {
@@ -167,7 +167,7 @@ impl Controller {
                 Err(Unsent { failure, sent: true }) => return Err(Refused::Uncertain(failure)),
                 Err(Unsent { failure, sent: false }) => {
                     server.failed(&failure);
-                    shun = Some(server.address());
+                    grudges.bear(server.address());
                     continue;
                 }
             };

@@ -108,7 +108,7 @@ impl Http {
                 Ask::Dtab { ns } => news.tell(Answer::Dtab(self.dtab(server.clone(), ns).await?))?,
                 _ => match said(ask, line).await? {
                     Said::Answer(answer) => news.tell(answer)?,
-                    Said::Declared(reason) => news.declined(&Failure::new(Reason::Declared, reason)),
+                    Said::Declared(reason) => news.declined(Failure::new(Reason::Declared, reason)),
                     Said::Pending => {}
                 },
             }

@@ -2,9 +2,12 @@
 
 use std::collections::HashMap;
 use std::convert::Infallible;
+use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::FutureExt;
 use slab::Slab;
 use tokio::io::AsyncReadExt;
 use tokio::sync::oneshot;
@@ -21,6 +24,9 @@ const FIRST_TAG: u32 = 2;
 /// Tells a server that nobody waits for an answer any more.
 const DISCARD: &[u8] = b"not watched any more";
 
+/// A ping whose answer is behind other bytes that arrive still may take so long in all.
+const LONGEST_PING: Duration = Duration::from_secs(60);
+
 /// One session at work.
 pub(super) struct Conversation {
     wire: Wire,
@@ -32,6 +38,10 @@ pub(super) struct Conversation {
     next_ping: Instant,
     /// When the ping was sent that is not answered.
     pinged: Option<Instant>,
+    /// When bytes came last.
+    heard: Instant,
+    /// Whether any call was answered.
+    served: bool,
     /// Since when nobody waits for anything.
     idle: Option<Instant>,
     draining: bool,
@@ -55,6 +65,8 @@ impl Conversation {
             places: HashMap::new(),
             next_ping: now,
             pinged: None,
+            heard: now,
+            served: false,
             idle: Some(now),
             draining: false,
         }
@@ -75,25 +87,39 @@ impl Conversation {
             self.wire.reserve();
             let (due, wire) = (self.due(), &mut self.wire);
             tokio::select! {
-                read = wire.reader.read_buf(&mut wire.input) => match read {
-                    Ok(0) => return Err(self.left(closed(None))),
-                    Ok(_) => {}
-                    Err(error) => return Err(self.left(closed(Some(&error)))),
-                },
+                read = wire.reader.read_buf(&mut wire.input) => self.have_read(read)?,
                 () = calls.changed() => self.take(calls),
                 written = wire.output.write_some(&mut wire.writer), if !wire.output.is_sent() => {
-                    written.map_err(|error| closed(Some(&error)))?;
+                    if let Err(error) = written {
+                        return Err(self.left(closed(Some(&error))));
+                    }
                 }
-                () = tokio::time::sleep_until(due) => self.tick()?,
+                () = tokio::time::sleep_until(due) => {
+                    // Perhaps it is this process that has slept, and the answer is there.
+                    let read = self.wire.reader.read_buf(&mut self.wire.input).now_or_never();
+                    read.map_or(Ok(()), |read| self.have_read(read))?;
+                    self.tick()?;
+                }
             }
         }
     }
 
-    /// The server closed: that is in order when it said so before, or nobody waits.
+    fn have_read(&mut self, read: io::Result<usize>) -> Result<(), End> {
+        match read {
+            Ok(0) => Err(self.left(closed(None))),
+            Ok(_) => {
+                self.heard = Instant::now();
+                Ok(())
+            }
+            Err(error) => Err(self.left(closed(Some(&error)))),
+        }
+    }
+
+    /// The server closed: that is in order when it said so before, or has served and nobody waits.
     fn left(&self, failure: Failure) -> End {
         match self.draining {
             true => End::Gone(Reason::Draining),
-            false if self.places.is_empty() => End::Gone(Reason::Idle),
+            false if self.served && self.places.is_empty() => End::Gone(Reason::Idle),
             false => End::Failed(failure),
         }
     }
@@ -170,6 +196,7 @@ impl Conversation {
     fn answer(&mut self, tag: Tag, answer: Result<Bytes, End>) {
         let Some(place) = tag.get().checked_sub(FIRST_TAG).map(|place| place as usize) else { return };
         let Some(sent) = self.sent.try_remove(place) else { return };
+        self.served = true;
         if let Some(reply) = sent.reply {
             self.places.remove(&sent.id);
             reply.send(answer).ok(); // whoever does not wait any more is about to say so
@@ -186,15 +213,22 @@ impl Conversation {
 
     /// When something is due.
     fn due(&self) -> Instant {
-        let ping = self.pinged.map_or(self.next_ping, |pinged| pinged + self.timings.ping_deadline);
+        let ping = self.pinged.map_or(self.next_ping, |pinged| self.dead_at(pinged));
         self.idle.map_or(ping, |idle| ping.min(idle + self.timings.linger))
+    }
+
+    /// When a server that has not answered the ping of `pinged` counts as dead. The answer comes behind all that it has
+    /// to say, and on a slow line that may be much: while bytes arrive it is there.
+    fn dead_at(&self, pinged: Instant) -> Instant {
+        let deadline = self.timings.ping_deadline;
+        (pinged.max(self.heard) + deadline).min(pinged + deadline.max(LONGEST_PING))
     }
 
     fn tick(&mut self) -> Result<(), End> {
         let now = Instant::now();
-        let Timings { ping_period, ping_deadline, linger, .. } = self.timings;
-        if self.pinged.is_some_and(|pinged| pinged + ping_deadline <= now) {
-            let text = format!("no sign of life for {} ms", ping_deadline.as_millis());
+        let Timings { ping_period, linger, .. } = self.timings;
+        if let Some(pinged) = self.pinged.filter(|pinged| self.dead_at(*pinged) <= now) {
+            let text = format!("a ping was not answered for {} ms", (now - pinged).as_millis());
             return Err(End::failed(Reason::PingTimeout, text));
         }
         if self.idle.is_some_and(|idle| idle + linger <= now) {

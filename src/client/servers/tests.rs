@@ -24,6 +24,18 @@ fn failure() -> Failure {
     Failure::new(Reason::Connect, "refused")
 }
 
+/// For a watch that has failed nowhere.
+fn pick(servers: &Servers, own: Option<SocketAddr>) -> Result<Seat, Unserved> {
+    servers.pick(own, &Grudges::new(Retry::default()))
+}
+
+/// For a watch that has failed at these, in this order.
+fn grudges(ports: &[u16]) -> Grudges {
+    let mut grudges = Grudges::new(Retry::default());
+    ports.iter().for_each(|port| grudges.bear(SocketAddr::from(([192, 0, 2, 1], *port))));
+    grudges
+}
+
 fn port(seat: &Seat) -> u16 {
     seat.server().address().port()
 }
@@ -31,13 +43,13 @@ fn port(seat: &Seat) -> u16 {
 #[tokio::test(start_paused = true)]
 async fn the_server_with_the_fewest_watches_is_picked_and_not_the_one_to_shun() {
     let (servers, _cell) = servers(&[1, 2, 3]).await;
-    let seats: Vec<Seat> = (0..3).map(|_| servers.pick(None).expect("there are some")).collect();
+    let seats: Vec<Seat> = (0..3).map(|_| pick(&servers, None).expect("there are some")).collect();
     let mut ports: Vec<u16> = seats.iter().map(port).collect();
     ports.sort_unstable();
     assert_eq!(ports, [1, 2, 3]);
     let shunned = SocketAddr::from(([192, 0, 2, 1], 2));
     for _ in 0..20 {
-        assert_ne!(port(&servers.pick(Some(shunned)).expect("there are others")), 2);
+        assert_ne!(port(&pick(&servers, Some(shunned)).expect("there are others")), 2);
     }
     drop(seats);
     assert!(servers.figures().0.iter().all(|server| server.watches == 0));
@@ -46,7 +58,7 @@ async fn the_server_with_the_fewest_watches_is_picked_and_not_the_one_to_shun() 
 #[tokio::test(start_paused = true)]
 async fn a_failing_server_is_avoided_for_a_time_that_grows_and_all_of_them_until_the_first() {
     let (servers, _cell) = servers(&[1, 2]).await;
-    let first = servers.pick(None).expect("there are some");
+    let first = pick(&servers, None).expect("there are some");
     let bad = port(&first);
     let mut longest = Duration::ZERO;
     for _ in 0..8 {
@@ -56,48 +68,48 @@ async fn a_failing_server_is_avoided_for_a_time_that_grows_and_all_of_them_until
         let avoided = first.server().avoided_until().expect("avoided") - began;
         assert!((Duration::from_secs(1)..=Duration::from_secs(10)).contains(&avoided), "{avoided:?}");
         longest = longest.max(avoided);
-        assert_ne!(port(&servers.pick(None).expect("the other one")), bad);
+        assert_ne!(port(&pick(&servers, None).expect("the other one")), bad);
         tokio::time::advance(avoided).await;
     }
     assert!(longest > Duration::from_secs(2), "{longest:?}");
-    let other = servers.pick(Some(first.server().address())).expect("the other one");
+    let other = pick(&servers, Some(first.server().address())).expect("the other one");
     first.server().failed(&failure());
     other.server().failed(&failure());
-    let unserved = servers.pick(None).err().expect("all are avoided");
+    let unserved = pick(&servers, None).err().expect("all are avoided");
     let until = [&first, &other].map(|seat| seat.server().avoided_until()).into_iter().min().expect("two");
     assert_eq!((unserved.retry_at, unserved.failure), (until, failure()));
     other.server().answered();
-    assert_ne!(port(&servers.pick(None).expect("it answers")), bad);
+    assert_ne!(port(&pick(&servers, None).expect("it answers")), bad);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_server_that_goes_is_picked_last_and_avoided_if_it_says_so_again() {
     let (servers, _cell) = servers(&[1, 2]).await;
-    let going = servers.pick(None).expect("there are some");
+    let going = pick(&servers, None).expect("there are some");
     going.server().drains();
-    let stays: Vec<Seat> = (0..5).map(|_| servers.pick(None).expect("the other one")).collect();
+    let stays: Vec<Seat> = (0..5).map(|_| pick(&servers, None).expect("the other one")).collect();
     assert!(stays.iter().all(|seat| port(seat) != port(&going)), "however many watches the other one has");
     stays[0].server().failed(&failure());
-    assert_eq!(port(&servers.pick(None).expect("better than nobody")), port(&going));
+    assert_eq!(port(&pick(&servers, None).expect("better than nobody")), port(&going));
     going.server().drains();
-    assert!(servers.pick(None).is_err());
+    assert!(pick(&servers, None).is_err());
 }
 
 #[tokio::test(start_paused = true)]
 async fn servers_are_those_of_the_name_and_the_last_ones_while_there_are_none() {
     let (servers, cell) = servers(&[1]).await;
-    let seat = servers.pick(None).expect("there is one");
+    let seat = pick(&servers, None).expect("there is one");
     assert!(!seat.should_go());
     let mut news = servers.news();
     cell.publish(Addr::Neg);
     news.changed().await.expect("it lives");
-    assert_eq!(port(&servers.pick(None).expect("the last one")), 1);
+    assert_eq!(port(&pick(&servers, None).expect("the last one")), 1);
     assert_eq!(servers.figures().1.as_deref(), Some("there is no such name"));
     assert!(!seat.should_go());
     cell.publish(addrs(&[2]));
     news.changed().await.expect("it lives");
     assert!(seat.should_go(), "its server has left");
-    assert_eq!(port(&servers.pick(None).expect("the new one")), 2);
+    assert_eq!(port(&pick(&servers, None).expect("the new one")), 2);
     assert_eq!(servers.figures().1, None);
 }
 
@@ -106,7 +118,7 @@ async fn without_addresses_the_reason_is_told() {
     let cell = Cell::new();
     let servers = Servers::new(Watch::new(cell.clone(), Arc::new(Told)), Retry::default());
     tokio::task::yield_now().await;
-    let why = |servers: &Servers| servers.pick(None).err().expect("nobody").failure.to_string();
+    let why = |servers: &Servers| pick(servers, None).err().expect("nobody").failure.to_string();
     assert_eq!(why(&servers), "the addresses are not known yet");
     let mut news = servers.news();
     cell.fail("DNS look-up of namerd: no answer");
@@ -118,13 +130,45 @@ async fn without_addresses_the_reason_is_told() {
 async fn of_many_servers_sixteen_are_used() {
     let ports: Vec<u16> = (1..=300).collect();
     let (servers, _cell) = servers(&ports).await;
-    let seats: Vec<Seat> = (0..1_000).map(|_| servers.pick(None).expect("there are some")).collect();
+    let seats: Vec<Seat> = (0..1_000).map(|_| pick(&servers, None).expect("there are some")).collect();
     let mut used: Vec<u16> = seats.iter().map(port).collect();
     used.sort_unstable();
     used.dedup();
     assert_eq!(used.len(), MOST_IN_USE);
     seats[0].server().failed(&failure());
-    let instead: Vec<Seat> = (0..200).map(|_| servers.pick(None).expect("there are some")).collect();
+    let instead: Vec<Seat> = (0..200).map(|_| pick(&servers, None).expect("there are some")).collect();
     assert!(instead.iter().all(|seat| port(seat) != port(&seats[0])));
     assert!(instead.iter().any(|seat| !used.contains(&port(seat))), "the next one takes its place");
+}
+
+#[tokio::test(start_paused = true)]
+async fn whether_a_server_is_well_again_is_found_out_by_one_watch_that_loses_nothing_by_it() {
+    let (servers, _cell) = servers(&[1, 2]).await;
+    let bad = pick(&servers, None).expect("there are some").server().clone();
+    let well = pick(&servers, Some(bad.address())).expect("the other one");
+    let _busy: Vec<Seat> = (0..10).filter_map(|_| servers.pick(Some(bad.address()), &grudges(&[])).ok()).collect();
+    bad.failed(&failure());
+    tokio::time::advance(Duration::from_secs(20)).await;
+    assert_eq!(port(&pick(&servers, None).expect("a new watch")), port(&well));
+    let probe = pick(&servers, Some(well.server().address())).expect("one that has a server");
+    assert_eq!(port(&probe), bad.address().port());
+    let second = pick(&servers, Some(well.server().address())).expect("the next one");
+    assert_eq!(port(&second), port(&well), "its own server, asked anew");
+    drop(probe);
+    assert_eq!(port(&pick(&servers, Some(well.server().address())).expect("another one")), bad.address().port());
+    bad.answered();
+    assert_eq!(port(&pick(&servers, None).expect("a new watch")), bad.address().port());
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_has_failed_a_watch_is_asked_by_it_after_all_others_and_in_turn() {
+    let (servers, _cell) = servers(&[1, 2, 3]).await;
+    let own = SocketAddr::from(([192, 0, 2, 1], 1));
+    let asked = |failed: &[u16]| port(&servers.pick(Some(own), &grudges(failed)).expect("there are some"));
+    assert_ne!(asked(&[]), 1);
+    assert_eq!(asked(&[2]), 3);
+    assert_eq!(asked(&[2, 3]), 1, "its own server has not failed");
+    assert_eq!(asked(&[2, 3, 1]), 2);
+    assert_eq!(asked(&[3, 1, 2]), 3);
+    assert!(servers.has_untried(&grudges(&[3, 1])) && !servers.has_untried(&grudges(&[3, 1, 2])));
 }

@@ -14,28 +14,28 @@ use super::namerd::{Calls, Handshake, Namerd, Registry, set};
 use super::net::{Link, Net};
 use super::{Client, holds, is_current, value};
 
-const A: &str = "192.0.2.1:4100";
-const B: &str = "192.0.2.2:4100";
-const C: &str = "192.0.2.3:4100";
+pub const A: &str = "192.0.2.1:4100";
+pub const B: &str = "192.0.2.2:4100";
+pub const C: &str = "192.0.2.3:4100";
 
 /// The longest back-off of these stories, and a little.
-const CAP: Duration = Duration::from_secs(10);
-const MARGIN: Duration = Duration::from_secs(2);
+pub const CAP: Duration = Duration::from_secs(10);
+pub const MARGIN: Duration = Duration::from_secs(2);
 /// A silent connection is noticed within this time.
-const DETECTION: Duration = Duration::from_secs(9);
+pub const DETECTION: Duration = Duration::from_secs(9);
 
-const SOON: Duration = Duration::from_millis(100);
+pub const SOON: Duration = Duration::from_millis(100);
 
 /// One registry, a server at A and one at B.
-struct World {
-    registry: Registry,
-    net: Net,
-    a: Namerd,
-    b: Namerd,
+pub struct World {
+    pub registry: Registry,
+    pub net: Net,
+    pub a: Namerd,
+    pub b: Namerd,
 }
 
 impl World {
-    fn new() -> Self {
+    pub fn new() -> Self {
         let (registry, net) = (Registry::default(), Net::default());
         let (a, b) = (Namerd::new(&registry), Namerd::new(&registry));
         net.host(A, &a);
@@ -44,12 +44,12 @@ impl World {
         Self { registry, net, a, b }
     }
 
-    fn client(&self, servers: &[&str]) -> Client {
+    pub fn client(&self, servers: &[&str]) -> Client {
         Client::new(self.net.clone(), Timings::default(), servers)
     }
 
     /// Changes the addresses; what they are now.
-    fn change(&self, n: u8) -> AddrSet {
+    pub fn change(&self, n: u8) -> AddrSet {
         let address = format!("10.0.0.{n}:80");
         self.registry.addr("/#/fs/web", &[&address]);
         set(&[&address])
@@ -57,7 +57,7 @@ impl World {
 }
 
 /// Waits until something holds, on the paused clock.
-async fn until(what: &str, limit: Duration, holds: impl Fn() -> bool) {
+pub async fn until(what: &str, limit: Duration, holds: impl Fn() -> bool) {
     let began = Instant::now();
     while !holds() {
         assert!(began.elapsed() < limit, "not within {limit:?}: {what}");
@@ -65,7 +65,7 @@ async fn until(what: &str, limit: Duration, holds: impl Fn() -> bool) {
     }
 }
 
-async fn first(client: &Client) -> Feed<AddrSet> {
+pub async fn first(client: &Client) -> Feed<AddrSet> {
     let feed = client.addr("/#/fs/web");
     holds(&feed, &set(&["10.0.0.1:80"]), SOON).await;
     feed

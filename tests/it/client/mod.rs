@@ -7,6 +7,8 @@ mod loops;
 mod namerd;
 mod net;
 mod proxy;
+mod refusals;
+mod scripted;
 mod storm;
 
 use std::net::SocketAddr;
