@@ -15,6 +15,8 @@
 //! | `/logging.json` | log levels; POST `logger`, `level` sets one |
 //! | `/dtab/delegator.json` | how a path is looked up under the dtab of the request |
 //! | `/namer_state/….json`, `/storage/….json` | state of namers and of the storage |
+//! | `/admin/watches` | watches of routers, those that have stopped first; HTML or JSON |
+//! | `/admin/ledger` | what peers of the watch ledger ask for; `since` |
 //! | `/limits.json` | limits, their use, and what they refused |
 //!
 //! Answers are made from what is there already: none but the delegation, which takes two seconds at most, waits for a
@@ -27,17 +29,20 @@ mod routes;
 mod security;
 #[cfg(test)]
 mod tests;
+mod watches;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 pub use config::{AdminConfig, PathPattern, Security};
 pub use pages::Pages;
+pub use watches::LedgerAccess;
 
 use crate::config::SocketOptions;
 use crate::http1;
 use crate::iface::NameReader;
 use crate::interpreter::Interpreter;
+use crate::ledger::Ledger;
 use crate::runtime::logs::LogControl;
 use crate::runtime::{Connections, Drain, LimitCounts, Listener, Phase, Readiness, accept};
 use crate::telemetry::{Metrics, Process, ServerStats, TelemeterConfig};
@@ -69,6 +74,10 @@ pub struct AdminState {
     pub interpreter: Arc<dyn Interpreter>,
     /// Reads the dtab and the path of such a request.
     pub names: NameReader,
+    /// `/admin/watches`
+    pub ledger: Ledger,
+    /// Who may read `/admin/ledger`.
+    pub ledger_access: LedgerAccess,
     /// `limits.bodyBytes`
     pub body_bytes: usize,
     /// What limits refused.

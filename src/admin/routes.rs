@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-use super::{AdminState, grace};
+use super::{AdminState, grace, watches};
 use crate::http1::{Params, Request, Response, Service};
 use crate::iface::http::delegate::{self, Uses};
 use crate::runtime::{Drain, ReadyState};
@@ -14,10 +14,13 @@ use crate::text::calendar;
 const PATHS: &[&str] = &[
     "/admin",
     "/admin/index.txt",
+    "/admin/ledger",
     "/admin/metrics.json",
     "/admin/ping",
     "/admin/server_info",
     "/admin/shutdown",
+    "/admin/watches",
+    "/admin/watches.json",
     "/config.json",
     DELEGATOR,
     "/live",
@@ -77,6 +80,9 @@ impl Routes {
             METRICS => self.own_metrics(),
             "/admin/metrics.json" => self.metrics_json(&Params::of(request)),
             "/admin/shutdown" => self.shutdown(request),
+            "/admin/watches" => watches::page(&self.state.ledger, request, watches::wants_html(request)),
+            "/admin/watches.json" => watches::page(&self.state.ledger, request, false),
+            "/admin/ledger" => watches::changes(&self.state.ledger, &self.state.ledger_access, request),
             "/admin" | "/admin/index.txt" => text(200, self.index()),
             "/admin/server_info" => self.server_info(),
             "/config.json" => Response::with_body(200, self.state.config.to_string()).header("Content-Type", JSON_UTF8),

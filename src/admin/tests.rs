@@ -13,7 +13,8 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::*;
 use crate::app::{Config, Parts};
-use crate::config::read_text;
+use crate::config::{Secret, read_text};
+use crate::ledger::Rules;
 use crate::runtime::Endpoint;
 use crate::runtime::logs::Level;
 use crate::telemetry::{Legacy, MetricsSetup, PrometheusConfig};
@@ -63,6 +64,8 @@ impl Running {
             pages: Pages::default(),
             interpreter: parts.interpreter,
             names: NameReader::default(),
+            ledger: Ledger::new(Rules { retry_max: Duration::from_secs(600), most_entries: 100 }, 0),
+            ledger_access: LedgerAccess { token: None, over_tls: false },
             body_bytes: 1 << 20,
             limits: LimitCounts::default(),
             security: None,
@@ -384,10 +387,13 @@ async fn state_pages_are_found_by_path_and_listed() {
     let paths = [
         "/admin",
         "/admin/index.txt",
+        "/admin/ledger",
         "/admin/metrics.json",
         "/admin/ping",
         "/admin/server_info",
         "/admin/shutdown",
+        "/admin/watches",
+        "/admin/watches.json",
         "/config.json",
         "/dtab/delegator.json",
         "/live",
@@ -400,6 +406,35 @@ async fn state_pages_are_found_by_path_and_listed() {
     ];
     assert_eq!(index.text().lines().collect::<Vec<_>>(), paths);
     assert_eq!(admin.get("/admin/index.txt").await.text(), index.text());
+}
+
+#[tokio::test]
+async fn what_peers_ask_for_takes_a_token_or_tls() {
+    let asked = |admin: Running, more: &'static str| async move { admin.ask("GET /admin/ledger", more).await };
+    let with = |access: LedgerAccess| Running::start_with(|state| state.ledger_access = access);
+    let token = || Some(Secret::new("s3cr3t"));
+    let refused = asked(Running::start(), "").await;
+    assert!(refused.head.starts_with("HTTP/1.1 403 "), "{}", refused.head);
+    let refused = asked(with(LedgerAccess { token: token(), over_tls: true }), "Authorization: Bearer s3cr3\r\n").await;
+    assert!(refused.head.starts_with("HTTP/1.1 401 "), "{}", refused.head);
+    for (access, more) in [
+        (LedgerAccess { token: token(), over_tls: false }, "Authorization: Bearer s3cr3t\r\n"),
+        (LedgerAccess { token: None, over_tls: true }, ""),
+    ] {
+        let told = asked(with(access), more).await;
+        assert!(told.head.starts_with("HTTP/1.1 200 ") && told.text().contains(r#""entries":[]"#), "{}", told.text());
+    }
+}
+
+#[tokio::test]
+async fn watches_are_shown_to_people_and_programs() {
+    let admin = Running::start();
+    let page = admin.ask("GET /admin/watches", "Accept: text/html,*/*\r\n").await;
+    assert!(page.head.contains("text/html") && page.text().contains("0 live; 0 late; 0 unknown; 0 stopped; 0 clients"));
+    for path in ["/admin/watches", "/admin/watches.json?limit=1"] {
+        let json: serde_json::Value = serde_json::from_str(&admin.get(path).await.text()).expect("JSON");
+        assert_eq!(json["watches"]["stopped"], 0, "{json}");
+    }
 }
 
 #[tokio::test]

@@ -2,6 +2,7 @@
 
 mod figures;
 mod file;
+mod ledger;
 mod limits;
 mod parts;
 mod run;

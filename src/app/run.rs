@@ -6,11 +6,13 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 
 use super::figures::{register, register_tls};
+use super::ledger::KeptLedger;
 use super::limits::Limits;
 use super::{Config, Parts};
-use crate::admin::{self, AdminState, Pages};
+use crate::admin::{self, AdminState, LedgerAccess, Pages};
 use crate::iface::thrift::PING_SILENCE;
 use crate::iface::{Core, IfaceMetrics, Sessions};
+use crate::ledger::LedgerFigures;
 use crate::runtime::logs::LogControl;
 use crate::runtime::{
     Connections, Drain, Endpoint, Plan, Readiness, Watchdog, bind_all, drain_all, handle_signals,
@@ -64,12 +66,14 @@ async fn serve(config: Config, logs: LogControl, process: Process) -> Result<boo
         answered.answered().await;
     });
 
+    let ledger = KeptLedger::start(&own).await?;
     let limits = Limits::new(&own.limits, descriptors);
     let admin_connections = Connections::new(admin::MOST_CONNECTIONS);
     let mut metrics = MetricsSetup::new(legacy.clone());
     process.register(&mut metrics);
     register(&mut metrics, &parts, &readiness, &limits, &admin_connections);
     register_tls(&mut metrics, &readiness, &tls);
+    metrics.own.register_collector(Box::new(LedgerFigures(ledger.ledger.clone())));
     let _certificates = tls::keep_current(tls);
     let core = Core {
         interpreter: parts.interpreter.clone(),
@@ -87,6 +91,7 @@ async fn serve(config: Config, logs: LogControl, process: Process) -> Result<boo
         },
         connections: limits.connections.clone(),
         drain: drain.clone(),
+        ledger: ledger.ledger.clone(),
         legacy: legacy.clone(),
         metrics: IfaceMetrics::register(&mut metrics.own),
     };
@@ -115,6 +120,8 @@ async fn serve(config: Config, logs: LogControl, process: Process) -> Result<boo
             names: core.names.clone(),
             body_bytes: core.body_bytes,
             limits: core.limits.clone(),
+            ledger: ledger.ledger.clone(),
+            ledger_access: LedgerAccess { token: own.ledger.token.clone(), over_tls: admin.tls.is_some() },
             security: admin.security,
             socket_options: admin.socket_options,
             connections: admin_connections,
@@ -129,7 +136,9 @@ async fn serve(config: Config, logs: LogControl, process: Process) -> Result<boo
     }
     drop(core);
     drop(started);
-    Ok(drain_all(&drain, plan, &readiness, servers, admin).await)
+    let clean = drain_all(&drain, plan, &readiness, servers, admin).await;
+    ledger.finish().await;
+    Ok(clean)
 }
 
 fn admin_endpoint(config: &Config) -> Endpoint {

@@ -72,6 +72,22 @@ pub(super) enum Command {
     Delegate(Lookup),
     /// Follow what a name is bound to, and the addresses, one line per change.
     Watch(Lookup),
+    /// Show which watches of routers are missing, or have stopped.
+    Watches(Watches),
+}
+
+/// `rosterd watches`.
+#[derive(Debug, Args)]
+pub(super) struct Watches {
+    /// The admin server to ask.
+    #[arg(long, value_name = "URL", env = "ROSTERD_ADMIN", default_value = "http://127.0.0.1:9991")]
+    pub(super) admin: String,
+    /// Only those that have stopped; exit status 1 if there are any.
+    #[arg(long)]
+    pub(super) stopped: bool,
+    /// Print JSON.
+    #[arg(long)]
+    pub(super) json: bool,
 }
 
 /// `rosterd check`.

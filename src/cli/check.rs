@@ -122,7 +122,7 @@ mod tests {
     #[test]
     fn a_good_file_is_a_success_and_a_warning_changes_nothing() {
         let good = Scratch::new(&format!("{GOOD}admin: {{workerThreads: 3}}\n"));
-        let own = Scratch::new("stateDir: /somewhere\n");
+        let own = Scratch::new("fixes: {destinationIpv6: true}\n");
         for line in [
             vec!["rosterd", "check", good.name(), "--with", own.name()],
             vec!["rosterd", "-validate", good.name(), "--with", own.name()],
@@ -130,8 +130,8 @@ mod tests {
             let ran = run(&line);
             assert_eq!((ran.status, ran.data.as_str()), (0, ""));
             let namerd = format!("warning: {}:3:24: workerThreads has no effect\n", good.name());
-            let own =
-                format!("warning: {}:1:11: stateDir has no effect yet: what it belongs to is not built\n", own.name());
+            let why = "has no effect yet: what it belongs to is not built";
+            let own = format!("warning: {}:1:26: destinationIpv6 {why}\n", own.name());
             assert_eq!(ran.talk, format!("{namerd}{own}{} is a valid configuration\n", good.name()));
         }
     }

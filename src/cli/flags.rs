@@ -16,10 +16,10 @@ use crate::config::nearest;
 
 /// What `rosterd` runs instead of serving, when it is the first word.
 pub const SUBCOMMANDS: &[&str] =
-    &["check", "version", "healthcheck", "dtab", "bind", "resolve", "delegate", "watch", "help"];
+    &["check", "version", "healthcheck", "dtab", "bind", "resolve", "delegate", "watch", "watches", "help"];
 
 /// Flags of rosterd, in front of a configuration or a subcommand, that take a value.
-const VALUED: &[&str] = &["--with", "--log-level", "--log-format", "--server"];
+const VALUED: &[&str] = &["--with", "--log-level", "--log-format", "--server", "--admin"];
 
 /// Values of `-log.level`.
 pub const LOG_LEVELS: &[&str] = &["OFF", "FATAL", "CRITICAL", "ERROR", "WARNING", "INFO", "DEBUG", "TRACE", "ALL"];

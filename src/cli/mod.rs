@@ -18,6 +18,7 @@ mod serve;
 mod shell;
 #[cfg(test)]
 mod testing;
+mod watches;
 
 use std::ffi::OsString;
 use std::io::{self, BufWriter, Write};
@@ -113,6 +114,7 @@ fn dispatch(cli: Cli, output: &mut Output<'_>) -> Result<u8, Failure> {
         Command::Resolve(args) => ask(lookup::ask(Question::Resolve, args, output)),
         Command::Delegate(args) => ask(lookup::ask(Question::Delegate, args, output)),
         Command::Watch(args) => ask(while_read(lookup::watch(args, output))),
+        Command::Watches(args) => return ask(watches::run(args, output)),
     };
     done.map(|()| 0)
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::tree::Node;
-use super::{Fields, FromNode, Report};
+use super::{ClientTls, Fields, FromNode, Report, Secret};
 use crate::name;
 
 /// Why keys of what is not built are accepted all the same: a file for the way forward may hold them already.
@@ -13,7 +13,7 @@ const NOT_YET: &str = " yet: what it belongs to is not built";
 /// rosterd's own keys at the top level of the file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OwnKeys {
-    /// `stateDir`: snapshots, history, ledger, hand-over socket. It is made if it does not exist.
+    /// `stateDir`: the watch ledger, the hand-over socket. It is made if it does not exist.
     pub state_dir: Option<PathBuf>,
     /// `drain`.
     pub drain: Drain,
@@ -37,7 +37,6 @@ impl OwnKeys {
     pub fn read(fields: &mut Fields<'_>) -> Self {
         let default = Self::default();
         let max_poll_age = fields.within("maxPollAgeMs", 100..=86_400_000_u32, 90_000);
-        fields.without_effect(&["stateDir", "ledger"], NOT_YET);
         Self {
             state_dir: fields.opt("stateDir"),
             drain: fields.or("drain", default.drain),
@@ -155,6 +154,10 @@ fn positive(fields: &mut Fields<'_>, key: &'static str) -> Option<u32> {
 pub struct Ledger {
     /// `peers`: `host:port` of the admin servers of the other replicas.
     pub peers: Vec<Peer>,
+    /// `token`: what replicas show each other.
+    pub token: Option<Secret>,
+    /// `tls`: how the admin servers of peers are asked; none = in plain text, which needs a token.
+    pub tls: Option<ClientTls>,
     /// `clientRetryMaxSeconds`: the longest back-off of the routers (`retry.maxSeconds` of their interpreter).
     pub client_retry_max: Duration,
     /// `maxEntries`.
@@ -163,7 +166,8 @@ pub struct Ledger {
 
 impl Default for Ledger {
     fn default() -> Self {
-        Self { peers: Vec::new(), client_retry_max: Duration::from_secs(600), max_entries: 1_000_000 }
+        let (peers, token, tls) = (Vec::new(), None, None);
+        Self { peers, token, tls, client_retry_max: Duration::from_secs(600), max_entries: 1_000_000 }
     }
 }
 
@@ -172,8 +176,17 @@ impl FromNode for Ledger {
         let default = Self::default();
         Fields::read(node, "ledger", report, |fields| {
             let client_retry_max = fields.within("clientRetryMaxSeconds", 1..=86_400_u32, 600);
+            let (token, tls) = (fields.opt("token"), fields.opt("tls").filter(|tls: &ClientTls| tls.enabled));
+            let peers = fields.or("peers", default.peers);
+            if !peers.is_empty() && token.is_none() && tls.is_none() {
+                let message = "peers need `token`, the same for all replicas, or `tls`: whoever may read a ledger learns \
+                               what routers ask for";
+                fields.report().problem(fields.span_of("peers"), message);
+            }
             Some(Self {
-                peers: fields.or("peers", default.peers),
+                peers,
+                token,
+                tls,
                 client_retry_max: Duration::from_secs(client_retry_max.into()),
                 max_entries: positive(fields, "maxEntries").unwrap_or(default.max_entries),
             })
@@ -257,7 +270,7 @@ impl FromNode for Fixes {
 
 #[cfg(test)]
 mod tests {
-    use super::super::read_text;
+    use super::super::{Validation, read_text};
     use super::*;
 
     fn read(text: &str) -> Result<OwnKeys, String> {
@@ -285,7 +298,7 @@ drain: {lameDuckMs: 75000, spreadMs: 3000, pingSilence: true}
 maxPollAgeMs: 30000
 limits: {connections: 1, watchesPerConnection: 2, bodyBytes: 2048, dtabBytes: 4096, depth: 5, pathSegments: 6,
          requestsPerSecondPerClient: 7}
-ledger: {peers: ['a:9991', '[::1]:1'], clientRetryMaxSeconds: 8, maxEntries: 9}
+ledger: {peers: ['a:9991', '[::1]:1'], token: t, tls: {commonName: c}, clientRetryMaxSeconds: 8, maxEntries: 9}
 ipFamilies: [v6, v4]
 fixes: {loneWeights: true, resolveTransformed: true, delegateWeights: true, zkLeaderResidual: true,
         destinationIpv6: true}",
@@ -306,6 +319,14 @@ fixes: {loneWeights: true, resolveTransformed: true, delegateWeights: true, zkLe
                 },
                 ledger: Ledger {
                     peers: vec![Peer("a:9991".to_owned()), Peer("[::1]:1".to_owned())],
+                    token: Some(Secret::new("t")),
+                    tls: Some(ClientTls {
+                        enabled: true,
+                        validation: Validation::CommonName("c".to_owned()),
+                        trust_certs: Vec::new(),
+                        client_auth: None,
+                        protocols: None,
+                    }),
                     client_retry_max: Duration::from_secs(8),
                     max_entries: 9,
                 },
@@ -347,7 +368,7 @@ fixes: {resolveTransformed: true, zkLeaderResidual: true}
         let (_, warnings) = read_text("f", text, "the test", |fields| Some(OwnKeys::read(fields))).expect("valid");
         let warned: Vec<String> = warnings.iter().map(ToString::to_string).collect();
         let at = |place: &str, key: &str| format!("f:{place}: {key} has no effect{NOT_YET}");
-        assert_eq!(warned, [at("1:11", "stateDir"), at("4:9", "ledger"), at("5:53", "zkLeaderResidual")]);
+        assert_eq!(warned, [at("5:53", "zkLeaderResidual")]);
     }
 
     #[test]
@@ -357,6 +378,7 @@ fixes: {resolveTransformed: true, zkLeaderResidual: true}
         refused("limits: {connections: 0}", "0 is not between 1 and");
         refused("ledger: {peers: [here]}", "'here' is not `host:port`");
         refused("ledger: {peers: ['here:0']}", "'here:0' is not `host:port`");
+        refused("ledger: {peers: ['here:1']}", "peers need `token`, the same for all replicas, or `tls`");
         refused("ipFamilies: []", "ipFamilies is a list of v4, v6 or both");
         refused("ipFamilies: [v4, v5]", "ipFamilies is a list of v4, v6 or both");
         refused("ipFamilies: v4", "expected a list, found 'v4'");

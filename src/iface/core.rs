@@ -12,6 +12,7 @@ use super::http::HttpMetrics;
 use super::thrift::ThriftMetrics;
 use crate::config::Fixes;
 use crate::interpreter::Interpreter;
+use crate::ledger::Ledger;
 use crate::runtime::{Connections, Drain, LimitCounts, RateLimit};
 use crate::storage::Storage;
 use crate::telemetry::Legacy;
@@ -42,6 +43,8 @@ pub struct Core {
     pub connections: Arc<Connections>,
     /// The way out.
     pub drain: Drain,
+    /// Which watches have stopped.
+    pub ledger: Ledger,
     /// Metrics under namerd's names.
     pub legacy: Legacy,
     /// Metrics under rosterd's own names.

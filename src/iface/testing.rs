@@ -11,6 +11,7 @@ use prometheus_client::registry::Registry;
 use super::{Core, IfaceMetrics, NameReader, Sessions};
 use crate::config::{Fixes, IpFamilies, OwnLimits};
 use crate::interpreter::{ConfiguredNamer, Local, Namers, Settings};
+use crate::ledger::{Ledger, Rules};
 use crate::name::{Addr, AddrSet, Dtab, Meta, NameTree, Path};
 use crate::namer::hosts::Hosts;
 use crate::namer::{Found, Namer};
@@ -99,6 +100,7 @@ pub(super) fn core(dtabs: &[(&str, &str)], limits: &OwnLimits) -> (Arc<Fixture>,
         },
         connections: Connections::new(100),
         drain: Drain::new(),
+        ledger: Ledger::new(Rules { retry_max: Duration::from_secs(600), most_entries: 1_000_000 }, 0),
         legacy: Legacy::default(),
         metrics: IfaceMetrics::register(&mut Registry::default()),
     };

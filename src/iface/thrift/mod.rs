@@ -28,6 +28,7 @@ use self::topics::Topics;
 use super::{Core, NameReader, Serving, Sessions};
 use crate::config::SocketOptions;
 use crate::interpreter::Interpreter;
+use crate::ledger::Ledger;
 use crate::runtime::{self, Drain, LimitCounts, Listener, Phase, RateLimit, Seldom};
 use crate::telemetry::{Counter, ServerStats};
 use crate::wire::Room;
@@ -53,6 +54,7 @@ struct Server {
     read_timeout: Option<Duration>,
     write_timeout: Option<Duration>,
     drain: Drain,
+    ledger: Ledger,
     stats: ServerStats,
     mux_connects: Counter,
     plain_connects: Counter,
@@ -94,6 +96,7 @@ impl Server {
             read_timeout: options.read_timeout,
             write_timeout: options.write_timeout,
             drain: core.drain.clone(),
+            ledger: core.ledger.clone(),
             mux_connects: thrift.counter("thriftmux/connects"),
             plain_connects: thrift.counter("thriftmux/downgraded_connects"),
             stats: ServerStats::new(thrift),

@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 
 use super::config::{CacheLimits, ThriftConfig};
 use crate::interpreter::{BoundTree, Hold, Interpreter, LocalDtab, strip_transformers};
+use crate::ledger::{Asks, WatchKey};
 use crate::name::{Addr, Path};
 use crate::storage::VersionedDtab;
 use crate::store::{
@@ -46,7 +47,7 @@ pub(super) struct Binding {
 /// One question, with its answer encoded for the newest version that somebody asked for.
 #[derive(Debug, Default)]
 pub(super) struct Topic {
-    source: OnceLock<Source>,
+    source: OnceLock<(Source, Arc<WatchKey>)>,
     /// Sessions that care.
     seats: AtomicUsize,
     encoded: Mutex<Option<Encoded>>,
@@ -157,7 +158,10 @@ impl Topics {
         topic
             .sourced(|| {
                 let watch = interpreter.bind(client, ns, local, path, Hold::Watch)?;
-                Ok(Source::Bind { watch, ns: ns.clone() })
+                let dtab = if local.is_empty() { String::new() } else { local.indexed().dtab().to_string() };
+                let path = path.to_string().into();
+                let key = WatchKey { asks: Asks::Bind, ns: (**ns).into(), dtab: dtab.into(), path };
+                Ok((Source::Bind { watch, ns: ns.clone() }, key))
             })
             .map_err(no_room)?;
         Ok(Seat::new(topic))
@@ -166,9 +170,17 @@ impl Topics {
     /// The addresses of an id.
     pub(super) fn addr(&self, interpreter: &dyn Interpreter, client: Client, id: &Path) -> Result<Seat, NoRoom> {
         let no_room = |_| NoRoom(self.limits.addresses.active);
-        let topic = self.addresses.observe(client, &strip_transformers(id)).map_err(no_room)?;
+        let stripped = strip_transformers(id);
+        let topic = self.addresses.observe(client, &stripped).map_err(no_room)?;
         let lone_weights = self.lone_weights;
-        topic.sourced(|| Ok(Source::Addr { watch: interpreter.addr(client, id)?, lone_weights })).map_err(no_room)?;
+        topic
+            .sourced(|| {
+                let watch = interpreter.addr(client, id)?;
+                let path = stripped.to_string().into();
+                let key = WatchKey { asks: Asks::Addr, ns: "".into(), dtab: "".into(), path };
+                Ok((Source::Addr { watch, lone_weights }, key))
+            })
+            .map_err(no_room)?;
         Ok(Seat::new(topic))
     }
 
@@ -176,7 +188,12 @@ impl Topics {
     pub(super) fn dtab(&self, interpreter: &dyn Interpreter, client: Client, ns: &Arc<str>) -> Result<Seat, NoRoom> {
         let no_room = |_| NoRoom(CacheLimits::default().active);
         let topic = self.dtabs.observe(client, ns).map_err(no_room)?;
-        topic.sourced(|| Ok(Source::Dtab(interpreter.dtab(client, ns)?))).map_err(no_room)?;
+        topic
+            .sourced(|| {
+                let key = WatchKey { asks: Asks::Dtab, ns: (**ns).into(), dtab: "".into(), path: "".into() };
+                Ok((Source::Dtab(interpreter.dtab(client, ns)?), key))
+            })
+            .map_err(no_room)?;
         Ok(Seat::new(topic))
     }
 }
@@ -196,16 +213,21 @@ fn path_weight(path: &Path) -> usize {
 impl Topic {
     /// Takes the source up, if that has not been done. (Not where the topic is made: that happens under a lock, and
     /// can fail here.)
-    fn sourced(&self, source: impl FnOnce() -> Result<Source, OverBudget>) -> Result<(), OverBudget> {
+    fn sourced(&self, source: impl FnOnce() -> Result<(Source, WatchKey), OverBudget>) -> Result<(), OverBudget> {
         if self.source.get().is_none() {
-            let source = source()?;
-            self.source.get_or_init(|| source);
+            let (source, key) = source()?;
+            self.source.get_or_init(|| (source, Arc::new(key)));
         }
         Ok(())
     }
 
     fn source(&self) -> &Source {
-        self.source.get().expect("a seat is given only in a topic that has its source")
+        &self.source.get().expect("a seat is given only in a topic that has its source").0
+    }
+
+    /// What the watch ledger calls it.
+    pub(super) fn watch_key(&self) -> &Arc<WatchKey> {
+        &self.source.get().expect("a seat is given only in a topic that has its source").1
     }
 
     /// Which method asks this.

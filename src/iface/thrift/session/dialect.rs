@@ -127,6 +127,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Session<IO> {
     fn speaks(&mut self, dialect: Dialect) {
         self.dialect = dialect;
         self.times.handshake_is_over();
+        self.begin_watching();
         self.begin_leaving();
     }
 }

@@ -50,6 +50,7 @@ pub(super) enum Fault {
 impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Session<IO> {
     /// Gives everything back, tells the client what it still has to know, and closes.
     pub(super) async fn finish(mut self, end: End) {
+        self.end_watching(&end);
         self.rows = Rows::new();
         self.exchanges.clear();
         self.tasks.clear();

@@ -182,7 +182,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Session<IO> {
         match place {
             Place::Inbox(_) => {}
             Place::Held => self.held.retain(|question| question.exchange.tag != which),
-            Place::Row { key, serial } => self.rows.discard(key, serial),
+            Place::Row { key, serial } => self.watched.events.extend(self.rows.discard(key, serial)),
             Place::Task(serial) => {
                 if let Some(abort) = self.aborts.remove(&serial) {
                     abort.abort();

@@ -60,6 +60,11 @@ impl Leaving {
         self.next_phase.as_mut().await;
     }
 
+    /// Is it on its way out?
+    pub(super) fn is_leaving(&self) -> bool {
+        self.stage != Stage::Serving
+    }
+
     /// Are pings not to be answered?
     pub(super) fn is_silent(&self) -> bool {
         matches!(self.stage, Stage::Silent { .. })

@@ -18,6 +18,7 @@ mod rows;
 #[cfg(test)]
 mod tests;
 mod times;
+mod watched;
 mod work;
 
 use std::collections::{HashMap, VecDeque};
@@ -43,6 +44,7 @@ use self::leave::Leaving;
 use self::polls::Owed;
 use self::rows::Rows;
 use self::times::Times;
+use self::watched::Watched;
 use self::work::{Finished, Task};
 use super::Server;
 use super::metrics::Share;
@@ -96,6 +98,7 @@ struct Session<IO> {
     /// Delegations that are never answered.
     held: Vec<Question>,
     times: Times,
+    watched: Watched,
     leaving: Leaving,
     traffic: Traffic,
     pending: LevelShare,
@@ -159,6 +162,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Session<IO> {
             large: None,
             held: Vec::new(),
             times: Times::new(),
+            watched: Watched::default(),
             leaving: Leaving::new(&server.drain),
             traffic: Traffic::default(),
             pending: server.stats.handling_some(),
@@ -196,6 +200,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Session<IO> {
         }
         self.pending.set(self.exchanges.len());
         self.parked.set(self.rows.waiting());
+        self.tell_ledger();
         if self.inbox.is_empty() && !self.behind {
             self.input.shrink(); // requests that wait are parts of it
         }

@@ -49,7 +49,8 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Session<IO> {
             None => {
                 let most = self.server.settings.watches;
                 if self.rows.len() >= most {
-                    self.rows.drop_idle();
+                    let swept = self.rows.drop_idle(self.times.now());
+                    self.watched.swept(swept);
                 }
                 if self.rows.len() >= most {
                     return self.too_many(question, &name, came);
@@ -58,6 +59,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Session<IO> {
             }
         };
         self.serve(key); // those who wait there already have seen an older version, perhaps
+        self.watches(key, &name.stamp);
         let Some(row) = self.rows.get(key) else { return };
         let at_once = self.leaving.answers_at_once();
         let (version, stamp) = (row.seat.version(), name.stamp.clone());
@@ -70,11 +72,13 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Session<IO> {
             row.sees(newest.version);
             match newest.known {
                 Known::Value(body) if at_once || stamp[..] != newest.version.to_be_bytes() => {
+                    row.failed = false;
                     self.answer(question, Reply::Body(Outcome::Value, body), self.times.since(came));
                     return self.rests(key);
                 }
                 Known::Value(_) => may_fail = false,
                 Known::Failed(reason) if question.method != Method::Dtab => {
+                    row.failed = true;
                     self.answer(question, failure(question.method, &reason, &name), self.times.since(came));
                     return self.rests(key);
                 }
@@ -88,6 +92,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Session<IO> {
             return self.rests(key);
         }
         let due = self.times.now().saturating_add(self.patience());
+        self.claims(key);
         let name = may_fail.then(|| Box::new(name));
         let exchange = question.exchange;
         self.serial = self.serial.wrapping_add(1);
@@ -188,6 +193,9 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Session<IO> {
 
     /// From now on everybody who waits in this row is owed an answer; those who come later are not meant.
     fn settle(&mut self, key: Key, method: Method, verdict: Verdict) {
+        if let Some(row) = self.rows.get(key) {
+            row.failed = matches!(verdict, Verdict::Failure(_));
+        }
         let waiters = self.rows.take_waiting(key).into_iter();
         self.rests(key);
         self.owed.push_back(Owed { key, method, verdict, waiters });

@@ -1,12 +1,16 @@
 //! Rows: the topics that a session cares for, with the polls that wait on each.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use slab::Slab;
 use smallvec::SmallVec;
 
 use super::answer::{Exchange, Question};
+use super::times::TICK;
+use super::watched::{Claim, SILENT_AFTER};
 use crate::iface::thrift::topics::Seat;
+use crate::ledger::{Event, WatchKey};
 use crate::store::{Key, Mailbox, Subscription};
 use crate::thrift::NameRef;
 
@@ -45,6 +49,21 @@ pub(super) struct Row {
     given_up: usize,
     /// The second in which it was asked for last, or answered.
     pub(super) used: u32,
+    /// What the watch ledger knows of it.
+    pub(super) claim: Claim,
+    /// The last answer was a failure.
+    pub(super) failed: bool,
+}
+
+/// What became of rows in which nobody waits, and which of the others are due.
+#[derive(Debug, Default)]
+pub(super) struct Swept {
+    /// Rows with polls that are due.
+    pub(super) due: Vec<Key>,
+    /// Rows that are silent now.
+    pub(super) events: Vec<Event>,
+    /// Rows that are silent and gone; was their last answer a failure?
+    pub(super) forgotten: Vec<(Arc<WatchKey>, bool)>,
 }
 
 /// A parked poll.
@@ -102,7 +121,16 @@ impl Rows {
         self.by_topic.insert(seat.place(), key);
         let subscription = seat.subscribe(mailbox, Key(key));
         let waiting = SmallVec::new();
-        entry.insert(Row { _subscription: subscription, seat, seen: 0, waiting, given_up: 0, used: 0 });
+        entry.insert(Row {
+            _subscription: subscription,
+            seat,
+            seen: 0,
+            waiting,
+            given_up: 0,
+            used: 0,
+            claim: Claim::None,
+            failed: false,
+        });
         Key(key)
     }
 
@@ -127,21 +155,32 @@ impl Rows {
         std::mem::take(&mut row.waiting)
     }
 
-    /// Forgets a parked poll, if it is in this row; and the row, if nobody waits there any more.
-    pub(super) fn discard(&mut self, key: Key, serial: u32) {
-        let Some(row) = self.rows.get_mut(key.0 as usize) else { return };
-        let Some(waiter) = row.find(serial) else { return };
+    /// Forgets a parked poll, if it is in this row; and the row, if nobody waits there any more, which the ledger may
+    /// have to hear.
+    pub(super) fn discard(&mut self, key: Key, serial: u32) -> Option<Event> {
+        let row = self.rows.get_mut(key.0 as usize)?;
+        let waiter = row.find(serial)?;
         self.names -= waiter.name_bytes();
         (waiter.due, waiter.name) = (GIVEN_UP, None);
         self.waiting -= 1;
         row.given_up += 1;
         if !row.has_waiting() {
+            let released =
+                (row.claim != Claim::None).then(|| Event::Released { key: row.seat.watch_key().clone(), silent: None });
             self.remove(key);
-        } else if row.given_up * 2 > row.waiting.len() {
+            return released;
+        }
+        if row.given_up * 2 > row.waiting.len() {
             row.waiting.retain(|waiter| waiter.due != GIVEN_UP);
             row.waiting.shrink_to_fit();
             row.given_up = 0;
         }
+        None
+    }
+
+    /// The rows that the ledger knows.
+    pub(super) fn claimed(&self) -> impl Iterator<Item = &Row> {
+        self.rows.iter().map(|(_, row)| row).filter(|row| row.claim != Claim::None)
     }
 
     fn remove(&mut self, key: Key) {
@@ -159,36 +198,52 @@ impl Rows {
         waiting.map(|(key, _)| Key(key as u32)).collect()
     }
 
-    /// Drops the rows for which nobody has asked for `keep` seconds; the keys of those with polls that are due.
-    pub(super) fn sweep(&mut self, now: u32, keep: u32) -> Vec<Key> {
-        let (mut due, mut gone, mut next) = (Vec::new(), Vec::new(), u32::MAX);
-        for (key, row) in &self.rows {
+    /// Drops the rows for which nobody has asked for `keep` seconds, and finds those with polls that are due.
+    pub(super) fn sweep(&mut self, now: u32, keep: u32) -> Swept {
+        let (mut swept, mut gone, mut next) = (Swept::default(), Vec::new(), u32::MAX);
+        for (key, row) in &mut self.rows {
             let key = Key(key as u32);
             match row.waiting.iter().map(|waiter| waiter.due).min() {
-                Some(first) if first <= now => due.push(key),
+                Some(first) if first <= now => swept.due.push(key),
                 Some(first) => next = next.min(first),
                 None if row.used + keep <= now => gone.push(key),
-                None => next = next.min(row.used + keep),
+                None => {
+                    if row.claim == Claim::Live && row.used + SILENT_AFTER <= now {
+                        swept.events.extend(row.falls_silent(now));
+                    }
+                    next = next.min(row.used + row.patience(keep));
+                }
             }
         }
         self.due = next;
         for key in gone {
-            self.remove(key);
+            self.forget(key, now, &mut swept);
         }
-        due
+        swept
+    }
+
+    /// Removes a row in which nobody waits.
+    fn forget(&mut self, key: Key, now: u32, swept: &mut Swept) {
+        if let Some(row) = self.get(key).filter(|row| row.claim != Claim::None) {
+            swept.events.extend(row.falls_silent(now));
+            swept.forgotten.push((row.seat.watch_key().clone(), row.failed));
+        }
+        self.remove(key);
     }
 
     /// Makes room for a row by dropping those in which nobody waits.
-    pub(super) fn drop_idle(&mut self) {
+    pub(super) fn drop_idle(&mut self, now: u32) -> Swept {
+        let mut swept = Swept::default();
         if self.all_in_use {
-            return; // who asks for too much asks often, and there may be many rows
+            return swept; // who asks for too much asks often, and there may be many rows
         }
         let idle: Vec<Key> =
             self.rows.iter().filter(|(_, row)| !row.has_waiting()).map(|(key, _)| Key(key as u32)).collect();
         self.all_in_use = idle.is_empty();
         for key in idle {
-            self.remove(key);
+            self.forget(key, now, &mut swept);
         }
+        swept
     }
 
     /// A row that nobody waits in from this second on is to be looked at again later.
@@ -196,7 +251,7 @@ impl Rows {
         if let Some(row) = self.rows.get_mut(key.0 as usize) {
             row.used = now;
             self.all_in_use = false;
-            self.due = self.due.min(now + keep);
+            self.due = self.due.min(now + row.patience(keep));
         }
     }
 }
@@ -211,6 +266,20 @@ impl Row {
 
     pub(super) fn has_waiting(&self) -> bool {
         self.waiting() > 0
+    }
+
+    /// After what time in which nobody waits here it is looked at.
+    fn patience(&self, keep: u32) -> u32 {
+        if self.claim == Claim::Live { keep.min(SILENT_AFTER) } else { keep }
+    }
+
+    /// It is not asked for any more, which the ledger has to hear once.
+    fn falls_silent(&mut self, now: u32) -> Option<Event> {
+        if std::mem::replace(&mut self.claim, Claim::Silent) == Claim::Silent {
+            return None;
+        }
+        let ago = TICK * now.saturating_sub(self.used);
+        Some(Event::Silent { key: self.seat.watch_key().clone(), ago, failed: self.failed })
     }
 
     /// Has somebody waited here for long enough?

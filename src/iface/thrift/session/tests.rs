@@ -9,6 +9,7 @@ mod polls;
 mod protocol;
 mod refusals;
 mod times;
+mod watched;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -25,7 +25,7 @@ const SLOW: Duration = Duration::from_secs(1);
 const IDLE: Duration = Duration::from_secs(3_600);
 
 /// Polls are timed in units of this.
-const TICK: Duration = Duration::from_millis(100);
+pub(super) const TICK: Duration = Duration::from_millis(100);
 
 /// Reasons for which sessions end, as metrics call them.
 pub(super) const UNREAD: &str = "unread";
@@ -33,7 +33,7 @@ pub(super) const QUIET: &str = "read_timeout";
 pub(super) const NO_ROOM: &str = "no_room";
 const HALF_HANDSHAKE: &str = "half_handshake";
 const HALF_FRAME: &str = "half_frame";
-const SILENT: &str = "silent";
+pub(super) const SILENT: &str = "silent";
 const HALF_CLOSED: &str = "half_closed";
 
 /// The times of a session.
@@ -110,6 +110,11 @@ impl Times {
     pub(super) fn heard(&mut self) {
         self.heard = self.now;
         self.pinged = false;
+    }
+
+    /// How long ago that was.
+    pub(super) fn unheard(&self) -> Duration {
+        self.now.saturating_duration_since(self.heard)
     }
 
     /// Is this an answer to a ping of ours?
@@ -230,7 +235,8 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Session<IO> {
         }
         let tick = self.times.now();
         if self.aged.is_empty() && self.rows.due() <= tick {
-            self.aged = self.rows.sweep(tick, 2 * ticks(self.server.settings.max_poll_age));
+            let swept = self.rows.sweep(tick, 2 * ticks(self.server.settings.max_poll_age));
+            self.aged = self.watched.swept(swept);
         }
         Ok(())
     }

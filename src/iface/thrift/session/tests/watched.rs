@@ -1,0 +1,204 @@
+//! What the watch ledger learns from sessions.
+
+use super::*;
+use crate::ledger::{Counts, Standing};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+impl World {
+    fn watches(&self) -> Counts {
+        self.core.ledger.turn();
+        self.core.ledger.counts()
+    }
+
+    fn live(&self, live: usize) {
+        assert_eq!(self.watches(), Counts { live, ..Counts::default() });
+    }
+
+    fn stopped(&self, live: usize, stopped: usize) {
+        assert_eq!(self.watches(), Counts { live, stopped, ..Counts::default() });
+    }
+}
+
+impl Peer {
+    /// Asks and is answered; the stamp.
+    async fn asks(&mut self, tag: Tag, name: &str, stamp: &[u8]) -> [u8; 8] {
+        self.dispatch(tag, bind(stamp, name)).await;
+        self.answer(tag).await.stamp()
+    }
+
+    /// Closes, as the end of a process does.
+    async fn leaves(&mut self) {
+        self.io.shutdown().await.expect("open");
+        self.is_closed().await;
+    }
+}
+
+/// A router that watches `/svc/web`.
+async fn watching(world: &World) -> (Peer, [u8; 8]) {
+    world.fixture.serve("/web", &[]);
+    let mut router = world.router().await;
+    let stamp = router.asks(TWO, "/svc/web", b"").await;
+    router.dispatch(TWO, bind(&stamp, "/svc/web")).await;
+    router.hears_nothing_for(SECOND).await;
+    (router, stamp)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_loop_that_never_asks_again_has_stopped_after_thirty_seconds() {
+    let world = World::new();
+    let (mut router, _) = watching(&world).await;
+    world.live(1);
+    world.fixture.remove("/web");
+    let stamp = router.answer(TWO).await.stamp();
+    router.hears_nothing_for(29 * SECOND).await;
+    world.live(1);
+    router.hears_nothing_for(3 * SECOND).await;
+    world.stopped(0, 1);
+    let report = world.core.ledger.report(10);
+    assert_eq!((report.suspects[0].standing, &*report.suspects[0].key.path), (Standing::Stopped, "/svc/web"));
+    router.dispatch(TWO, bind(&stamp, "/svc/web")).await;
+    router.hears_nothing_for(SECOND).await;
+    world.live(1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_loop_that_goes_on_is_live_however_often_and_seldom_it_is_answered() {
+    let world = World::new();
+    let (mut router, _) = watching(&world).await;
+    for n in 0..100 {
+        match n % 2 {
+            0 => world.fixture.remove("/web"),
+            _ => world.fixture.serve("/web", &[]),
+        }
+        let stamp = router.answer(TWO).await.stamp();
+        router.dispatch(TWO, bind(&stamp, "/svc/web")).await;
+        router.hears_nothing_for(SECOND).await;
+        world.live(1);
+    }
+    for _ in 0..40 {
+        // Answered because it is old, with the same stamp.
+        let stamp = router.answer(TWO).await.stamp();
+        router.dispatch(TWO, bind(&stamp, "/svc/web")).await;
+        router.hears_nothing_for(SECOND).await;
+        world.live(1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_asks_once_and_has_the_answer_is_no_loop() {
+    let world = World::new();
+    world.fixture.serve("/web", &[]);
+    let mut script = world.router().await;
+    for _ in 0..3 {
+        script.asks(TWO, "/svc/web", b"").await;
+        script.hears_nothing_for(60 * SECOND).await;
+        world.live(0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_is_given_up_or_closed_is_not_missed() {
+    let world = World::new();
+    let (mut router, stamp) = watching(&world).await;
+    router.say(&Message::Tdiscarded { tag: Tag::MARKER, which: TWO, reason: Bytes::new() }).await;
+    assert_eq!(router.hears().await, Message::Rdiscarded(TWO));
+    router.hears_nothing_for(SECOND).await;
+    world.live(0);
+    router.dispatch(TWO, bind(&stamp, "/svc/web")).await;
+    router.hears_nothing_for(SECOND).await;
+    world.live(1);
+    router.leaves().await;
+    tokio::time::sleep(700 * SECOND).await;
+    world.live(0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_watch_is_not_missed_once_its_session_is_closed() {
+    let world = World::new();
+    let (mut router, _) = watching(&world).await;
+    world.fixture.remove("/web");
+    router.answer(TWO).await;
+    // Longer than its row stays.
+    router.hears_nothing_for(300 * SECOND).await;
+    world.stopped(0, 1);
+    router.leaves().await;
+    tokio::time::sleep(SECOND).await;
+    world.live(0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_watch_that_comes_again_after_its_row_has_gone_goes_on() {
+    let world = World::new();
+    let (mut router, _) = watching(&world).await;
+    world.fixture.remove("/web");
+    let stamp = router.answer(TWO).await.stamp();
+    router.hears_nothing_for(300 * SECOND).await;
+    world.stopped(0, 1);
+    let stamp = router.asks(TWO, "/svc/web", &[stamp[0] ^ 1; 8]).await;
+    router.dispatch(TWO, bind(&stamp, "/svc/web")).await;
+    router.hears_nothing_for(SECOND).await;
+    world.live(1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_of_two_routers_behind_an_address_is_missed_however_busy_the_other_one_is() {
+    let world = World::new();
+    let (mut one, _) = watching(&world).await;
+    let (mut other, _) = watching(&world).await;
+    world.live(2);
+    world.fixture.remove("/web");
+    other.answer(TWO).await;
+    for n in 0..40 {
+        let stamp = one.answer(TWO).await.stamp();
+        one.dispatch(TWO, bind(&stamp, "/svc/web")).await;
+        one.hears_nothing_for(SECOND).await;
+        match n % 2 {
+            0 => world.fixture.serve("/web", &[]),
+            _ => world.fixture.remove("/web"),
+        }
+    }
+    world.stopped(1, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_router_that_was_told_a_failure_may_wait_as_long_as_routers_do() {
+    let world = World::new();
+    world.put("loop", "/a=>/b;/b=>/a").await;
+    let mut router = world.router().await;
+    router.dispatch(TWO, bind_in("loop", "", b"", "/ok")).await;
+    let stamp = router.answer(TWO).await.stamp();
+    router.dispatch(TWO, bind_in("loop", "", &stamp, "/ok")).await;
+    router.hears_nothing_for(SECOND).await;
+    router.dispatch(THREE, bind_in("loop", "", b"12345678", "/a")).await;
+    assert!(router.answer(THREE).await.is_failure());
+    tokio::time::sleep(31 * SECOND).await;
+    assert_eq!(world.watches(), Counts { live: 1, late: 1, ..Counts::default() });
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_session_had_when_it_died_or_we_ended_it_is_late() {
+    let world = World::new();
+    let (mut router, _) = watching(&world).await;
+    // It vanishes: it answers no ping any more.
+    router.answers_pings = false;
+    tokio::time::timeout(300 * SECOND, async { while router.hears_or_ends().await.is_some() {} }).await.expect("ended");
+    tokio::time::sleep(SECOND).await;
+    assert_eq!(world.watches(), Counts { late: 1, ..Counts::default() });
+    // It was only cut off, and is back.
+    let (_router, _) = watching(&world).await;
+    world.live(1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_drain_leaves_what_was_watched_to_be_missed_whoever_closes() {
+    let world = World::new();
+    let (mut router, _) = watching(&world).await;
+    world.core.drain.enter(crate::runtime::Phase::Leave);
+    assert_eq!(router.hears().await, Message::Tdrain(Tag::CONTROL));
+    router.say(&Message::Rdrain(Tag::CONTROL)).await;
+    router.answer(TWO).await;
+    router.leaves().await;
+    tokio::time::sleep(31 * SECOND).await;
+    assert_eq!(world.watches(), Counts { late: 1, ..Counts::default() });
+}

@@ -1,0 +1,151 @@
+//! What a session tells the watch ledger: which keys its router watches, and which of them it does not ask for any more.
+//! What a row goes through all the time, an answer and the next poll, is not told.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use super::rows::Swept;
+use super::{End, Session, times};
+use crate::ledger::{Event, WatchKey};
+use crate::store::{Key, Version};
+
+/// A row that was answered, and not asked for so many ticks, is silent.
+pub(super) const SILENT_AFTER: u32 = 100;
+/// The ledger hears at least that often, in ticks, that its client asks.
+const POLLED_EVERY: u32 = 36_000;
+
+/// What the ledger knows of a row.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Claim {
+    /// Nothing. Who asks once, and does not come again, is no loop.
+    #[default]
+    None,
+    /// That it is watched.
+    Live,
+    /// That it is silent.
+    Silent,
+}
+
+/// What a session has to tell.
+#[derive(Debug, Default)]
+pub(super) struct Watched {
+    /// Since the last turn.
+    pub(super) events: Vec<Event>,
+    /// Keys that are silent and have no row any more; was their last answer a failure?
+    pub(super) forgotten: HashMap<Arc<WatchKey>, bool>,
+    /// When the ledger heard last that the client asks.
+    polled: u32,
+    opened: bool,
+    has_told_of_strangers: bool,
+}
+
+// === impl Watched ===
+
+impl Watched {
+    /// Takes what became of rows in which nobody waits.
+    pub(super) fn swept(&mut self, swept: Swept) -> Vec<Key> {
+        self.events.extend(swept.events);
+        self.forgotten.extend(swept.forgotten);
+        swept.due
+    }
+}
+
+// === impl Session ===
+
+impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Session<IO> {
+    /// A router has come. (Plain thrift is what scripts speak: they ask when they like.)
+    pub(super) fn begin_watching(&mut self) {
+        if self.dialect.is_mux() {
+            self.watched.opened = true;
+            self.watched.events.push(Event::Opened);
+        }
+    }
+
+    /// A row is asked for by who has this stamp.
+    pub(super) fn watches(&mut self, key: Key, stamp: &[u8]) {
+        if !self.watched.opened {
+            return;
+        }
+        let now = self.times.now();
+        let Some(row) = self.rows.get(key) else { return };
+        let events = &mut self.watched.events;
+        if now.saturating_sub(self.watched.polled) >= POLLED_EVERY {
+            self.watched.polled = now;
+            events.push(Event::Polled);
+        }
+        // A loop that was answered here, and nowhere else since, has the stamp that it got here.
+        let comes_back = row.has_waiting() || *stamp == row.seen.to_be_bytes();
+        match row.claim {
+            Claim::Live if comes_back => {}
+            Claim::Live => events.push(Event::Arrived(row.seat.watch_key().clone())),
+            Claim::Silent => {
+                let key = row.seat.watch_key().clone();
+                row.claim = Claim::Live;
+                events.push(Event::Resumed { key: key.clone(), failed: row.failed });
+                if !comes_back {
+                    events.push(Event::Arrived(key));
+                }
+            }
+            // Whoever has a stamp has asked before.
+            Claim::None if !stamp.is_empty() => self.claims(key),
+            Claim::None => {}
+        }
+        if !comes_back && !self.watched.has_told_of_strangers && Version::is_foreign(stamp) {
+            self.watched.has_told_of_strangers = true;
+            self.watched.events.push(Event::Stranger);
+        }
+    }
+
+    /// A row is watched.
+    pub(super) fn claims(&mut self, key: Key) {
+        let Some(row) = self.rows.get(key).filter(|row| row.claim == Claim::None) else { return };
+        if self.watched.opened {
+            row.claim = Claim::Live;
+            let key = row.seat.watch_key().clone();
+            self.watched.events.push(match self.watched.forgotten.remove(&key) {
+                Some(failed) => Event::Resumed { key, failed },
+                None => Event::Claimed(key),
+            });
+        }
+    }
+
+    /// Tells the ledger what there is to tell.
+    pub(super) fn tell_ledger(&mut self) {
+        if !self.watched.events.is_empty() {
+            self.server.ledger.tell(self.client.0, &mut self.watched.events);
+        }
+    }
+
+    /// The session is over. What the client has closed it does not miss; everything else it will ask for again.
+    pub(super) fn end_watching(&mut self, end: &End) {
+        if !self.watched.opened {
+            return;
+        }
+        // On the way out clients close because we want them to.
+        let by_client = !self.leaving.is_leaving() && (self.ended || matches!(end, End::Gone(Some(_))));
+        let heard = match end {
+            End::TimedOut(times::SILENT | times::UNREAD) => self.times.unheard(),
+            _ => Duration::ZERO,
+        };
+        let now = self.times.now();
+        let events = &mut self.watched.events;
+        for row in self.rows.claimed() {
+            let (key, silent) = (row.seat.watch_key().clone(), (row.claim == Claim::Silent).then_some(row.failed));
+            match silent {
+                _ if by_client => events.push(Event::Released { key, silent }),
+                Some(_) => {} // it stays as it is
+                None if row.has_waiting() => events.push(Event::Cut { key, ago: heard }),
+                None => events.push(Event::Cut { key, ago: times::TICK * now.saturating_sub(row.used) }),
+            }
+        }
+        if by_client {
+            let forgotten = self.watched.forgotten.drain();
+            events.extend(forgotten.map(|(key, failed)| Event::Released { key, silent: Some(failed) }));
+        }
+        events.push(Event::Closed { by_client });
+        self.tell_ledger();
+    }
+}

@@ -1,0 +1,236 @@
+//! What is told to peers, and kept in the state directory: entries that have changed.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::book::Book;
+use super::entry::{Entry, Moment};
+use super::key::WatchKey;
+use super::mirror::Seen;
+
+/// So many entries are told at a time.
+pub const MOST_CHANGES: usize = 10_000;
+
+/// Entries that have changed since a number. Times are ages in milliseconds.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Changes {
+    /// The process that tells.
+    pub instance: String,
+    /// Where to go on from.
+    pub seq: u64,
+    /// What was told earlier does not count: this is the beginning.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub reset: bool,
+    /// There is more at once.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub more: bool,
+    /// The clients that entries name by their places here.
+    pub clients: Vec<IpAddr>,
+    /// Likewise their keys.
+    pub keys: Vec<Arc<WatchKey>>,
+    /// The entries.
+    pub entries: Vec<Change>,
+}
+
+/// One entry: the places of client and key, the claims (live, silent, cut), and how long ago they fell silent, were cut,
+/// arrived and ended as they should (none: never).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Change(u32, u32, [u16; 3], [Option<u64>; 4]);
+
+/// Why what a peer tells makes no sense.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("what it tells makes no sense: {0}")]
+pub struct BadChanges(&'static str);
+
+// === impl Changes ===
+
+impl Changes {
+    /// The entries with their clients and keys.
+    fn entries(&self) -> Result<Vec<(IpAddr, &Arc<WatchKey>, &Change)>, BadChanges> {
+        self.entries
+            .iter()
+            .map(|change| {
+                let client = self.clients.get(change.0 as usize)?;
+                let key = self.keys.get(change.1 as usize)?;
+                Some((*client, key, change))
+            })
+            .collect::<Option<_>>()
+            .ok_or(BadChanges("an entry names a client or a key that is not there"))
+    }
+}
+
+// === impl Change ===
+
+impl Change {
+    fn of(entry: &Entry, client: u32, key: u32, now: Moment) -> Self {
+        let ages = [entry.silent_since, entry.cut_since, entry.arrived, entry.ended];
+        let age =
+            |at: Moment| (at != Moment::NEVER).then(|| u64::try_from(now.since(at).as_millis()).unwrap_or(u64::MAX));
+        Self(client, key, [entry.live, entry.silent, entry.cut], ages.map(age))
+    }
+
+    fn times(&self, now: Moment) -> [Moment; 4] {
+        self.3.map(|age| age.map_or(Moment::NEVER, |age| now.before(Duration::from_millis(age))))
+    }
+}
+
+// === impl Book ===
+
+impl Book {
+    /// What has changed since `since`, in the order of the changes.
+    pub fn changes(&self, now: Moment, since: u64) -> Changes {
+        let reset = since == 0 || since > self.seq || since < self.gone;
+        let since = if reset { 0 } else { since };
+        let mut changes = Changes { instance: format!("{:016x}", self.instance), reset, ..Changes::default() };
+        let (mut clients, mut keys) = (Places::default(), Places::default());
+        changes.seq = since;
+        for (seq, id) in self.order.range(since + 1..) {
+            if changes.entries.len() == MOST_CHANGES {
+                changes.more = true;
+                return changes;
+            }
+            let entry = &self.entries[*id as usize];
+            let client = clients.place(entry.client, || changes.clients.push(self.clients[entry.client as usize].ip));
+            let key = keys.place(entry.key, || changes.keys.push(self.keys.get(entry.key).clone()));
+            changes.entries.push(Change::of(entry, client, key, now));
+            changes.seq = *seq;
+        }
+        changes.seq = self.seq;
+        changes
+    }
+
+    /// The number from which a peer is to be asked.
+    pub fn asked_until(&self, peer: usize) -> u64 {
+        self.peers.get(peer).map_or(0, |peer| peer.seq)
+    }
+
+    /// Takes what a peer tells. The number to ask from next, if there is more.
+    ///
+    /// # Errors
+    /// It makes no sense.
+    pub fn merge(&mut self, now: Moment, peer: usize, changes: &Changes) -> Result<Option<u64>, BadChanges> {
+        let instance =
+            u64::from_str_radix(&changes.instance, 16).map_err(|_| BadChanges("its instance is no number"))?;
+        let entries = changes.entries()?;
+        let asked = self.asked_until(peer);
+        let Some(mirror) = self.peers.get_mut(peer) else { return Ok(None) };
+        mirror.is_self = instance == self.instance;
+        if mirror.is_self {
+            self.forget_mirror(peer);
+            return Ok(None);
+        }
+        if mirror.instance.is_some_and(|known| known != instance) {
+            self.peer_is_another(now, peer);
+            self.peers[peer].instance = Some(instance);
+            if asked != 0 {
+                return Ok(Some(0));
+            }
+        } else if changes.reset {
+            self.forget_mirror(peer);
+        }
+        for (ip, key, change) in entries {
+            let Change(_, _, [live, _, cut], _) = *change;
+            let [_, _, arrived, ended] = change.times(now);
+            self.see(now, peer, ip, key, Seen { live, cut, arrived, ended });
+        }
+        let mirror = &mut self.peers[peer];
+        (mirror.instance, mirror.seq) = (Some(instance), changes.seq);
+        if changes.more {
+            return Ok(Some(changes.seq));
+        }
+        mirror.is_synced(now);
+        Ok(None)
+    }
+
+    fn see(&mut self, now: Moment, peer: usize, ip: IpAddr, key: &Arc<WatchKey>, seen: Seen) {
+        let client = self.client(ip);
+        self.begin_using(client);
+        let most = self.rules.most_entries;
+        let place = (client, self.keys.use_key(key));
+        let mirror = &mut self.peers[peer];
+        let has_room = mirror.seen.len() < most || mirror.seen.contains_key(&place);
+        if has_room && mirror.put(now, place, seen).is_none() {
+            return;
+        }
+        mirror.incomplete |= !has_room;
+        self.keys.release(place.1);
+        self.stop_using(client);
+    }
+
+    fn forget_mirror(&mut self, peer: usize) {
+        for (client, key) in self.peers[peer].clear().into_keys() {
+            self.keys.release(key);
+            self.stop_using(client);
+        }
+    }
+
+    /// There is another process at the address of a peer. Watches that were at the earlier one are missed from then on,
+    /// wherever they come: it may have kept nothing itself.
+    fn peer_is_another(&mut self, now: Moment, peer: usize) {
+        let since = self.peers[peer].synced;
+        for ((client, key), seen) in self.peers[peer].clear() {
+            let interned = self.keys.get(key).clone();
+            let missing = seen.live.saturating_add(seen.cut);
+            if missing > 0
+                && let Some(id) = self.entry(client, &interned)
+            {
+                let record = &mut self.clients[client as usize];
+                record.polled = record.polled.max(since);
+                self.change_entry(now, id, |entry, _| {
+                    if entry.live > 0 && entry.arrived >= since {
+                        return; // it came here before anybody noticed
+                    }
+                    entry.cut_since = if entry.cut == 0 { since } else { since.min(entry.cut_since) };
+                    entry.cut = entry.cut.max(missing);
+                });
+            }
+            self.keys.release(key);
+            self.stop_using(client);
+        }
+    }
+
+    /// Takes up what an earlier process of this replica told at `at`. What was live has been cut, if nothing newer says
+    /// otherwise, when that process was last `alive`.
+    ///
+    /// # Errors
+    /// It makes no sense.
+    pub(super) fn take_up(
+        &mut self,
+        now: Moment,
+        (at, alive): (Moment, Moment),
+        changes: &Changes,
+    ) -> Result<(), BadChanges> {
+        for (ip, key, change) in changes.entries()? {
+            let client = self.client(ip);
+            let Change(_, _, [live, silent, cut], _) = *change;
+            let [silent_since, cut_since, arrived, ended] = change.times(at);
+            let Some(id) = self.entry(client, key) else { continue };
+            self.clients[client as usize].polled = alive;
+            self.change_entry(now, id, |entry, _| {
+                // The newest word counts, and they are taken up in their order.
+                (entry.silent, entry.silent_since) = (silent, silent_since);
+                entry.cut = cut.saturating_add(live);
+                entry.cut_since = if cut == 0 { alive } else { cut_since };
+                (entry.arrived, entry.ended) = (arrived, ended);
+            });
+        }
+        Ok(())
+    }
+}
+
+/// Gives numbers their places in a list.
+#[derive(Default)]
+struct Places(std::collections::HashMap<u32, u32>);
+
+impl Places {
+    fn place(&mut self, number: u32, new: impl FnOnce()) -> u32 {
+        let next = u32::try_from(self.0.len()).unwrap_or(u32::MAX);
+        *self.0.entry(number).or_insert_with(|| {
+            new();
+            next
+        })
+    }
+}

@@ -1,0 +1,163 @@
+//! An entry: the claims of one client on one key.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// A point in time, in ticks of 100 ms. Only meaningful within one process: elsewhere times are told as ages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Moment(u32);
+
+/// How a watch stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Standing {
+    /// Its poll waits, or was answered a moment ago.
+    Live,
+    /// It was cut, and is expected to come again: routers wait before they do.
+    Late,
+    /// It would have come again by now, if it were not for peers that cannot be asked.
+    Unknown,
+    /// It would have come again by now.
+    Stopped,
+}
+
+/// How many watches there are, by how they stand.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counts {
+    /// [`Standing::Live`]
+    pub live: usize,
+    /// [`Standing::Late`]
+    pub late: usize,
+    /// [`Standing::Unknown`]
+    pub unknown: usize,
+    /// [`Standing::Stopped`]
+    pub stopped: usize,
+}
+
+/// The claims of one client on one key.
+#[derive(Clone, Debug)]
+pub(super) struct Entry {
+    /// When it last changed, in the order of all changes.
+    pub(super) seq: u64,
+    pub(super) client: u32,
+    pub(super) key: u32,
+    /// Since when the oldest of those was answered, or cut.
+    pub(super) silent_since: Moment,
+    pub(super) cut_since: Moment,
+    /// When a loop last came here that had been elsewhere, or nowhere.
+    pub(super) arrived: Moment,
+    /// When a claim last ended as it should: given up, or its session closed by the client.
+    pub(super) ended: Moment,
+    /// What peers saw until then has been used to explain suspects.
+    pub(super) explained: Moment,
+    /// Claims with a poll.
+    pub(super) live: u16,
+    /// Claims that were answered on a session that is still open, and not asked again.
+    pub(super) silent: u16,
+    /// Claims that were cut, or that were told a failure, after which a router waits.
+    pub(super) cut: u16,
+    /// It has been reported as stopped.
+    pub(super) reported: bool,
+}
+
+const _: () = assert!(size_of::<Entry>() <= 48, "an entry takes 48 bytes at most");
+
+// === impl Moment ===
+
+impl Moment {
+    /// When a process begins. There is room before it, for what happened in earlier ones.
+    pub(super) const START: Self = Self(4 * 24 * 3_600 * Self::PER_SECOND);
+    /// Before everything.
+    pub(super) const NEVER: Self = Self(0);
+
+    const PER_SECOND: u32 = 10;
+
+    /// That much later.
+    pub fn after(self, time: Duration) -> Self {
+        Self(self.0.saturating_add(ticks(time)))
+    }
+
+    /// That much earlier.
+    pub fn before(self, time: Duration) -> Self {
+        Self(self.0.saturating_sub(ticks(time)))
+    }
+
+    /// How long ago that is, `self` being the present.
+    pub fn since(self, earlier: Self) -> Duration {
+        Duration::from_millis(u64::from(self.0.saturating_sub(earlier.0)) * 1_000 / u64::from(Self::PER_SECOND))
+    }
+}
+
+fn ticks(time: Duration) -> u32 {
+    u32::try_from(time.as_millis() * u128::from(Moment::PER_SECOND) / 1_000).unwrap_or(u32::MAX)
+}
+
+// === impl Standing ===
+
+impl Standing {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Live, Self::Late, Self::Unknown, Self::Stopped];
+
+    /// As pages and metrics call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Live => "live",
+            Self::Late => "late",
+            Self::Unknown => "unknown",
+            Self::Stopped => "stopped",
+        }
+    }
+}
+
+// === impl Counts ===
+
+impl Counts {
+    /// How many stand like this.
+    pub fn of(self, standing: Standing) -> usize {
+        match standing {
+            Standing::Live => self.live,
+            Standing::Late => self.late,
+            Standing::Unknown => self.unknown,
+            Standing::Stopped => self.stopped,
+        }
+    }
+
+    pub(super) fn add(&mut self, standing: Standing, count: usize) {
+        match standing {
+            Standing::Live => self.live += count,
+            Standing::Late => self.late += count,
+            Standing::Unknown => self.unknown += count,
+            Standing::Stopped => self.stopped += count,
+        }
+    }
+}
+
+// === impl Entry ===
+
+impl Entry {
+    pub(super) fn new(client: u32, key: u32) -> Self {
+        Self {
+            seq: 0,
+            client,
+            key,
+            silent_since: Moment::NEVER,
+            cut_since: Moment::NEVER,
+            arrived: Moment::NEVER,
+            ended: Moment::NEVER,
+            explained: Moment::NEVER,
+            live: 0,
+            silent: 0,
+            cut: 0,
+            reported: false,
+        }
+    }
+
+    pub(super) fn is_suspect(&self) -> bool {
+        self.silent > 0 || self.cut > 0
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.live == 0 && !self.is_suspect()
+    }
+}

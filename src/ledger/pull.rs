@@ -1,0 +1,132 @@
+//! Asking peers for what has changed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use tokio::time::{MissedTickBehavior, interval, timeout};
+use tokio_util::task::AbortOnDropHandle;
+
+use super::{Changes, Ledger, TURN};
+use crate::config::{ClientTls, Secret};
+use crate::runtime::{Seldom, tls};
+use crate::text::root_cause;
+
+/// How long a peer may take to answer.
+const PATIENCE: Duration = Duration::from_secs(4);
+/// Bytes taken of one answer.
+const LARGEST: usize = 32 << 20;
+/// Answers taken in one turn, before the next one.
+const MOST_PAGES: usize = 20;
+
+/// One of the other replicas.
+#[derive(Debug)]
+pub struct Peer {
+    /// Its place in the list.
+    place: usize,
+    address: Arc<str>,
+    url: String,
+    complaints: Seldom,
+}
+
+/// Asks all peers, again and again.
+pub struct Puller {
+    ledger: Ledger,
+    http: reqwest::Client,
+    peers: Vec<Peer>,
+    token: Option<Secret>,
+    _renewal: Option<AbortOnDropHandle<()>>,
+}
+
+// === impl Puller ===
+
+impl Puller {
+    /// Asks the admin servers at `peers`, each `host:port`. Nothing is contacted yet. Must be called within a runtime.
+    ///
+    /// # Errors
+    /// One line, for what only shows now.
+    pub fn new(
+        ledger: Ledger,
+        peers: impl IntoIterator<Item = String>,
+        token: Option<Secret>,
+        tls: Option<ClientTls>,
+    ) -> Result<Self, String> {
+        let builder = reqwest::Client::builder()
+            .no_proxy()
+            .http1_only()
+            .redirect(reqwest::redirect::Policy::none())
+            .connect_timeout(PATIENCE);
+        let (builder, scheme, renewal) = match tls.map(tls::Client::new) {
+            None => (builder.tls_certs_only([]), "http", None),
+            Some(tls) => (builder.tls_backend_preconfigured(tls.config()?), "https", Some(tls.keep_current())),
+        };
+        let http = builder.build().map_err(|error| root_cause(&error))?;
+        let peers = peers.into_iter().enumerate().map(|(place, address)| Peer {
+            place,
+            url: format!("{scheme}://{address}/admin/ledger"),
+            address: address.into(),
+            complaints: Seldom::new(Duration::from_secs(600)),
+        });
+        Ok(Self { ledger, http, peers: peers.collect(), token, _renewal: renewal })
+    }
+
+    /// Asks until it is dropped.
+    pub async fn run(self) {
+        let mut turns = interval(TURN);
+        turns.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            turns.tick().await;
+            join_all(self.peers.iter().map(|peer| self.ask(peer))).await;
+        }
+    }
+
+    /// Takes all that a peer has to tell now.
+    async fn ask(&self, peer: &Peer) {
+        let mut since = self.ledger.asked_until(peer.place);
+        for _ in 0..MOST_PAGES {
+            let told = match timeout(PATIENCE, self.once(peer, since)).await {
+                Ok(told) => told,
+                Err(_) => Err(format!("no answer within {} s", PATIENCE.as_secs())),
+            };
+            let merged =
+                told.and_then(|changes| self.ledger.merge(peer.place, &changes).map_err(|error| error.to_string()));
+            match merged {
+                Ok(Some(next)) => since = next,
+                Ok(None) => return,
+                Err(reason) => {
+                    if peer.complaints.due().is_some() {
+                        tracing::warn!(
+                            peer = &*peer.address,
+                            reason,
+                            "this peer of the watch ledger cannot be asked; while it is away no watch counts as stopped"
+                        );
+                    }
+                    return;
+                }
+            }
+        }
+    }
+
+    async fn once(&self, peer: &Peer, since: u64) -> Result<Changes, String> {
+        let mut request = self.http.get(format!("{}?since={since}", peer.url));
+        if let Some(token) = &self.token {
+            request = request.bearer_auth(token.expose());
+        }
+        let mut response = request.send().await.map_err(|error| root_cause(&error))?;
+        let status = response.status();
+        match status.as_u16() {
+            200 => {}
+            401 | 403 => return Err(format!("{status}: is `ledger.token` the same on both sides?")),
+            404 => return Err(format!("{status}: it keeps no ledger; is it a namerd?")),
+            _ => return Err(status.to_string()),
+        }
+        let mut body = Vec::new();
+        while let Some(chunk) = response.chunk().await.map_err(|error| root_cause(&error))? {
+            if body.len() + chunk.len() > LARGEST {
+                return Err(format!("an answer of more than {LARGEST} bytes"));
+            }
+            body.extend_from_slice(&chunk);
+        }
+        serde_json::from_slice(&body).map_err(|error| format!("its answer makes no sense: {error}"))
+    }
+}

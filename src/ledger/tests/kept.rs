@@ -1,0 +1,78 @@
+//! What is kept in the state directory.
+
+use super::*;
+
+fn write(ledger: &Ledger, directory: &std::path::Path) {
+    StateFile::open(ledger.clone(), directory).write();
+}
+
+fn ledger() -> Ledger {
+    Ledger::new(RULES, 0)
+}
+
+fn tell(ledger: &Ledger, events: impl IntoIterator<Item = Event>) {
+    ledger.tell(ip(A), &mut events.into_iter().collect());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_ends_with_its_server_is_missed_by_the_next_process() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let (first, web, other) = (ledger(), bind("/svc/web"), bind("/svc/other"));
+    let mut file = StateFile::open(first.clone(), directory.path());
+    tell(&first, [Event::Opened, Event::Claimed(web.clone()), Event::Claimed(other.clone())]);
+    file.write();
+    let gone = bind("/svc/gone");
+    tell(&first, [Event::Claimed(gone.clone()), released(&gone)]);
+    file.write();
+    drop((file, first)); // it is killed
+
+    let second = ledger();
+    let _file = StateFile::open(second.clone(), directory.path());
+    tokio::time::advance(Duration::from_secs(60)).await;
+    assert_eq!(second.counts(), Counts { late: 2, ..Counts::default() });
+    tell(&second, [Event::Opened, Event::Claimed(other)]);
+    tokio::time::advance(Duration::from_secs(580)).await;
+    assert_eq!(second.counts(), Counts { live: 1, stopped: 1, ..Counts::default() });
+    assert_eq!(second.report(1).suspects[0].key, web);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_file_that_was_torn_or_is_of_another_kind_is_no_disaster() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("watches.ledger");
+    let first = ledger();
+    tell(&first, [Event::Claimed(bind("/svc/web"))]);
+    write(&first, directory.path());
+    let whole = std::fs::read(&path).expect("written");
+
+    std::fs::write(&path, [&whole[..], br#"{"at":1,"instance":"1","se"#].concat()).expect("torn");
+    let second = ledger();
+    write(&second, directory.path());
+    tokio::time::advance(Duration::from_secs(60)).await;
+    assert_eq!(second.counts().late, 1, "all but the last line counts");
+
+    for text in ["not ours\n", "{\"file\":\"rosterd watch ledger\",\"version\":2}\n"] {
+        std::fs::write(&path, text).expect("spoiled");
+        let third = ledger();
+        write(&third, directory.path());
+        assert_eq!(third.counts(), Counts::default());
+        let aside = std::fs::read_to_string(directory.path().join("watches.ledger.unreadable")).expect("set aside");
+        assert_eq!(aside, text);
+        assert!(path.exists(), "and a new one is there");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_file_does_not_grow_for_ever() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let ledger = ledger();
+    let mut file = StateFile::open(ledger.clone(), directory.path());
+    let keys: Vec<_> = (0..900).map(|n| bind(&format!("/svc/{n}"))).collect();
+    for _ in 0..100 {
+        tell(&ledger, keys.iter().cloned().map(Event::Claimed));
+        tell(&ledger, keys.iter().map(released));
+        file.write();
+    }
+    let size = std::fs::metadata(directory.path().join("watches.ledger")).expect("written").len();
+    assert!(size < 4 << 20, "{size} bytes");
+}

@@ -1,0 +1,205 @@
+//! Replicas that ask each other.
+
+use super::*;
+
+/// Replicas in step.
+struct Fleet(Vec<Replica>);
+
+impl Fleet {
+    /// So many replicas, all of which know each other; for long enough.
+    fn new(count: usize) -> Self {
+        let mut fleet = Self((0..count).map(|_| Replica::new(count)).collect());
+        fleet.pass(700);
+        fleet
+    }
+
+    fn pass(&mut self, seconds: u64) {
+        for _ in 0..seconds.div_ceil(5) {
+            for asking in 0..self.0.len() {
+                for asked in 0..self.0.len() {
+                    self.ask(asking, asked);
+                }
+            }
+            for replica in &mut self.0 {
+                replica.pass(5);
+            }
+        }
+    }
+
+    fn ask(&mut self, asking: usize, asked: usize) {
+        let mut since = self.0[asking].book.asked_until(asked);
+        loop {
+            let changes = self.0[asked].book.changes(self.0[asked].now, since);
+            let changes: Changes = serde_json::from_str(&serde_json::to_string(&changes).expect("told")).expect("read");
+            let now = self.0[asking].now;
+            match self.0[asking].book.merge(now, asked, &changes).expect("sense") {
+                Some(next) => since = next,
+                None => return,
+            }
+        }
+    }
+
+    fn missing(&self) -> Vec<[usize; 3]> {
+        self.0.iter().map(Replica::missing).collect()
+    }
+
+    fn tell(&mut self, replica: usize, client: &str, event: Event) {
+        self.0[replica].tell(client, event);
+    }
+}
+
+const NOTHING: [usize; 3] = [0, 0, 0];
+const STOPPED: [usize; 3] = [0, 0, 1];
+
+#[test]
+fn a_watch_that_went_to_a_peer_is_not_missed() {
+    let (mut fleet, web) = (Fleet::new(2), bind("/svc/web"));
+    fleet.tell(0, A, Event::Opened);
+    fleet.tell(0, A, Event::Claimed(web.clone()));
+    fleet.pass(60);
+    fleet.tell(1, A, Event::Claimed(web.clone()));
+    fleet.pass(10);
+    fleet.tell(0, A, silent(&web));
+    fleet.pass(600);
+    assert_eq!(fleet.missing(), [NOTHING, NOTHING]);
+    // And back, on the session that is still open there.
+    fleet.tell(0, A, Event::Claimed(web.clone()));
+    fleet.pass(10);
+    fleet.tell(1, A, silent(&web));
+    fleet.pass(600);
+    assert_eq!(fleet.missing(), [NOTHING, NOTHING]);
+    // Until it stops: reported by the one that answered last.
+    fleet.tell(0, A, silent(&web));
+    fleet.pass(30);
+    assert_eq!(fleet.missing(), [STOPPED, NOTHING]);
+}
+
+#[test]
+fn a_watch_that_a_peer_was_asked_for_and_given_up_there_is_not_missed() {
+    let (mut fleet, web) = (Fleet::new(2), bind("/svc/web"));
+    fleet.tell(0, A, Event::Claimed(web.clone()));
+    fleet.pass(60);
+    fleet.tell(1, A, Event::Claimed(web.clone()));
+    fleet.tell(1, A, released(&web));
+    fleet.pass(10);
+    fleet.tell(0, A, silent(&web));
+    fleet.pass(600);
+    assert_eq!(fleet.missing(), [NOTHING, NOTHING]);
+}
+
+#[test]
+fn one_of_two_routers_behind_an_address_is_missed_when_only_the_other_one_came_to_a_peer() {
+    let (mut fleet, web) = (Fleet::new(2), bind("/svc/web"));
+    for event in [Event::Claimed(web.clone()), Event::Claimed(web.clone()), cut(&web), cut(&web)] {
+        fleet.tell(0, A, event);
+    }
+    fleet.pass(2);
+    fleet.tell(1, A, Event::Claimed(web.clone()));
+    fleet.pass(640);
+    assert_eq!(fleet.missing(), [STOPPED, NOTHING]);
+
+    // But not if both came.
+    let mut fleet = Fleet::new(2);
+    for event in [Event::Claimed(web.clone()), Event::Claimed(web.clone()), cut(&web), cut(&web)] {
+        fleet.tell(0, A, event);
+    }
+    fleet.tell(1, A, Event::Claimed(web.clone()));
+    fleet.pass(40);
+    fleet.tell(1, A, Event::Claimed(web.clone()));
+    fleet.pass(640);
+    assert_eq!(fleet.missing(), [NOTHING, NOTHING]);
+}
+
+#[test]
+fn a_watch_of_a_replica_that_goes_is_missed_at_those_that_stay() {
+    let (mut fleet, web, other) = (Fleet::new(3), bind("/svc/web"), bind("/svc/other"));
+    for key in [&web, &other] {
+        fleet.tell(0, A, Event::Claimed(key.clone()));
+    }
+    fleet.pass(60);
+    // It dies, and a new one is at its address after a while, which knows nothing.
+    let mut seconds = 0;
+    while seconds < 40 {
+        for (asking, asked) in [(1, 2), (2, 1)] {
+            fleet.ask(asking, asked);
+        }
+        for replica in &mut fleet.0[1..] {
+            replica.pass(5);
+        }
+        seconds += 5;
+    }
+    fleet.tell(1, A, Event::Claimed(other.clone()));
+    fleet.0[0] = Replica { now: fleet.0[1].now, ..Replica::new(3) };
+    fleet.pass(5);
+    assert_eq!(fleet.missing()[1][0], 1, "one of them has come");
+    fleet.pass(700);
+    assert_eq!(fleet.missing(), [NOTHING, STOPPED, STOPPED]);
+    assert_eq!(fleet.0[2].book.report(fleet.0[2].now, 1).suspects[0].key, web);
+}
+
+#[test]
+fn while_a_peer_is_away_nothing_has_stopped_for_certain() {
+    let (mut fleet, web) = (Fleet::new(2), bind("/svc/web"));
+    fleet.tell(0, A, Event::Claimed(web.clone()));
+    fleet.tell(0, A, silent(&web));
+    fleet.0[0].pass(100);
+    assert_eq!(fleet.0[0].missing(), [0, 1, 0]);
+    assert_eq!(fleet.0[0].book.report(fleet.0[0].now, 0).peers_away, 1);
+    // It was away, so it may have had the watch and lost it: that takes as long as a router may wait.
+    fleet.0[1].now = fleet.0[0].now;
+    fleet.pass(600);
+    assert_eq!(fleet.missing(), [[0, 1, 0], NOTHING]);
+    fleet.pass(60);
+    assert_eq!(fleet.missing(), [STOPPED, NOTHING]);
+}
+
+#[test]
+fn a_peer_that_keeps_no_ledger_leaves_everything_unknown() {
+    let (mut one, web) = (Replica::new(1), bind("/svc/web"));
+    one.all(A, [Event::Opened, Event::Claimed(web.clone()), silent(&web)]);
+    one.pass(24 * 3_600 - 60);
+    assert_eq!(one.missing(), [0, 1, 0]);
+}
+
+#[test]
+fn a_replica_in_its_own_list_is_no_peer() {
+    let (mut fleet, web) = (Fleet::new(1), bind("/svc/web"));
+    fleet.tell(0, A, Event::Claimed(web.clone()));
+    fleet.tell(0, A, silent(&web));
+    fleet.pass(100);
+    assert_eq!(fleet.missing(), [STOPPED]);
+    assert_eq!(fleet.0[0].book.report(fleet.0[0].now, 0).peers, 0);
+}
+
+#[test]
+fn only_what_has_changed_is_told() {
+    let mut one = Replica { book: Book::new(Rules { most_entries: 100_000, ..RULES }, 0), now: Moment::START };
+    let keys: Vec<_> = (0..MOST_CHANGES + 5).map(|n| bind(&format!("/svc/{n}"))).collect();
+    one.all(A, keys.iter().cloned().map(Event::Claimed));
+    let first = one.book.changes(one.now, 0);
+    assert_eq!((first.entries.len(), first.more, first.reset, first.clients.len()), (MOST_CHANGES, true, true, 1));
+    let rest = one.book.changes(one.now, first.seq);
+    assert_eq!((rest.entries.len(), rest.more, rest.reset), (5, false, false));
+    assert!(one.book.changes(one.now, rest.seq).entries.is_empty());
+    one.tell(B, Event::Claimed(keys[3].clone()));
+    let news = one.book.changes(one.now, rest.seq);
+    assert_eq!((news.entries.len(), &news.keys[..], &news.clients[..]), (1, &keys[3..4], &[ip(B)][..]));
+    // Whoever missed that an entry has gone begins anew.
+    one.tell(B, released(&keys[3]));
+    let before = one.book.changes(one.now, news.seq).seq;
+    one.pass(400);
+    assert!(!one.book.changes(one.now, before).reset && one.book.changes(one.now, rest.seq).reset);
+    assert!(one.book.changes(one.now, 1 << 40).reset, "that is another process's number");
+}
+
+#[test]
+fn what_makes_no_sense_is_refused() {
+    let mut one = Replica::new(1);
+    for text in [
+        r#"{"instance":"x","seq":1,"clients":[],"keys":[],"entries":[]}"#,
+        r#"{"instance":"1","seq":1,"clients":[],"keys":[],"entries":[[0,0,[1,0,0],[null,null,0,null]]]}"#,
+    ] {
+        let changes: Changes = serde_json::from_str(text).expect("the shape is right");
+        assert!(one.book.merge(one.now, 0, &changes).is_err(), "{text}");
+    }
+}
