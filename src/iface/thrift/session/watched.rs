@@ -138,7 +138,11 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Session<IO> {
                 _ if by_client => events.push(Event::Released { key, silent }),
                 Some(_) => {} // it stays as it is
                 None if row.has_waiting() => events.push(Event::Cut { key, ago: heard }),
-                None => events.push(Event::Cut { key, ago: times::TICK * now.saturating_sub(row.used) }),
+                None => {
+                    // What was answered after the session was dead never arrived.
+                    let answered = times::TICK * now.saturating_sub(row.used);
+                    events.push(Event::Cut { key, ago: answered.max(heard) });
+                }
             }
         }
         if by_client {
