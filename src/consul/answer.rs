@@ -138,7 +138,7 @@ impl Answer {
                 Err(ConsulError::Unreadable { agent, path, cause })
             }
             Some(Err(Unread::Undecoded(Undecoded::Filtered))) => {
-                Err(ConsulError::Filtered { agent, rule: super::error::rule(&path, false), path })
+                Err(ConsulError::Filtered { agent, rule: super::rules::needed(&path, false), path })
             }
             Some(Err(Unread::TooLong)) => Err(ConsulError::TooLong { agent, path, limit: LARGEST }),
         }

@@ -2,6 +2,8 @@
 
 use http::StatusCode;
 
+use super::rules;
+
 /// Characters of an agent's text that are shown.
 const SHOWN: usize = 300;
 
@@ -20,7 +22,7 @@ pub enum ConsulError {
         /// What the agent says.
         text: String,
         /// The missing rule.
-        rule: &'static str,
+        rule: String,
     },
     /// 403, or a list from which everything was taken out, although nothing says so.
     #[error("Consul at {agent} leaves everything out of {path}; the policy of the token in `token` needs {rule}")]
@@ -30,7 +32,7 @@ pub enum ConsulError {
         /// What was asked for.
         path: String,
         /// The missing rule.
-        rule: &'static str,
+        rule: String,
     },
     /// 403: the token itself is unknown.
     #[error("Consul at {agent} does not know the token in `token` (ACL not found): was it deleted or rotated?")]
@@ -101,12 +103,31 @@ pub enum ConsulError {
         /// The limit.
         seconds: u64,
     },
-    /// 429: the agent takes no more connections or requests of this client.
+    /// 429: the agent takes no more connections of this client.
     #[error(
         "Consul at {agent} takes no more connections of this client (429): raise limits.http_max_conns_per_client \
          of the agent, or lower `maxPolls`"
     )]
     Busy {
+        /// The agent.
+        agent: String,
+    },
+    /// 429 or 503: the servers take no more requests for now.
+    #[error(
+        "Consul at {agent} takes no more requests for now ({text}): see limits.request_limits of the servers, or lower \
+         `maxPolls`"
+    )]
+    Limited {
+        /// The agent.
+        agent: String,
+        /// What it says.
+        text: String,
+    },
+    /// All places for such requests are taken.
+    #[error(
+        "Consul at {agent} answers none of the requests that were sent before; this one has waited for them in vain"
+    )]
+    Crowded {
         /// The agent.
         agent: String,
     },
@@ -186,8 +207,9 @@ impl ConsulError {
         let text = shortened(text);
         match status.as_u16() {
             403 if text.contains("ACL not found") => Self::UnknownToken { agent },
-            403 => Self::Forbidden { agent, rule: rule(asked.path, asked.writes), path, text },
+            403 => Self::Forbidden { agent, rule: rules::needed(asked.path, asked.writes), path, text },
             413 => Self::TooLarge { text },
+            429 | 503 if text.contains("rate limit") => Self::Limited { agent, text },
             429 => Self::Busy { agent },
             300..400 => Self::Redirected { agent, path, location: shortened(location.unwrap_or("nowhere")) },
             500 if text.contains("No path to datacenter") => {
@@ -196,7 +218,7 @@ impl ConsulError {
             500 if text.contains("No cluster leader") => Self::NoLeader { agent },
             500 if text.contains("ACL not found") => Self::UnknownToken { agent },
             500 if text.contains("Permission denied") => {
-                Self::Forbidden { agent, rule: rule(asked.path, asked.writes), path, text }
+                Self::Forbidden { agent, rule: rules::needed(asked.path, asked.writes), path, text }
             }
             _ => Self::Status { agent, path, status, text },
         }
@@ -211,6 +233,7 @@ impl ConsulError {
     pub fn is_of_agent(&self) -> bool {
         matches!(self, Self::Unreachable { .. } | Self::Silent { .. } | Self::NoLeader { .. } | Self::Broken { .. })
             || matches!(self, Self::UnknownToken { .. } | Self::Busy { .. } | Self::NoSession { .. })
+            || matches!(self, Self::Limited { .. } | Self::Crowded { .. })
     }
 
     /// May the same request succeed in a moment?
@@ -221,7 +244,9 @@ impl ConsulError {
             | Self::NoSession { .. }
             | Self::Broken { .. }
             | Self::Silent { .. }
-            | Self::Busy { .. } => true,
+            | Self::Busy { .. }
+            | Self::Limited { .. }
+            | Self::Crowded { .. } => true,
             Self::Status { status, .. } => status.is_server_error(),
             Self::Forbidden { .. }
             | Self::Filtered { .. }
@@ -246,17 +271,24 @@ impl ConsulError {
             | Self::NoLeader { .. }
             | Self::Unreachable { .. }
             | Self::Busy { .. }
+            | Self::Crowded { .. }
             | Self::TooLarge { .. }
             | Self::Redirected { .. } => true,
             Self::NoIndex { .. }
             | Self::NoSession { .. }
             | Self::Broken { .. }
             | Self::Silent { .. }
+            | Self::Limited { .. }
             | Self::TooLong { .. }
             | Self::Unreadable { .. }
             | Self::Panicked { .. } => false,
             Self::Status { status, .. } => status.is_client_error(),
         }
+    }
+
+    /// Is it the store's word on what was asked for, such as a denial? Anything else means that there is no answer.
+    pub fn is_denial(&self) -> bool {
+        matches!(self, Self::Forbidden { .. } | Self::Filtered { .. } | Self::UnknownToken { .. })
     }
 
     /// One word for metrics.
@@ -273,6 +305,8 @@ impl ConsulError {
             Self::Broken { .. } => "broken",
             Self::Silent { .. } => "silent",
             Self::Busy { .. } => "busy",
+            Self::Limited { .. } => "limited",
+            Self::Crowded { .. } => "crowded",
             Self::TooLarge { .. } => "too_large",
             Self::TooLong { .. } => "too_long",
             Self::Unreadable { .. } => "unreadable",
@@ -280,16 +314,6 @@ impl ConsulError {
             Self::Status { .. } => "status",
             Self::Panicked { .. } => "panicked",
         }
-    }
-}
-
-/// The rule of an ACL policy that a path needs.
-pub(super) fn rule(path: &str, writes: bool) -> &'static str {
-    match path.strip_prefix("/v1/").and_then(|path| path.split('/').next()) {
-        Some("kv") if writes => "key:write (key_prefix \"…\" { policy = \"write\" })",
-        Some("kv") => "key:read (key_prefix \"…\" { policy = \"read\" })",
-        Some("agent") => "agent:read (agent_prefix \"\" { policy = \"read\" })",
-        _ => "service:read and node:read (service_prefix \"\" and node_prefix \"\" { policy = \"read\" })",
     }
 }
 
@@ -320,6 +344,7 @@ mod tests {
             ("/v1/catalog/service/web", "service:read and node:read"),
             ("/v1/kv/namerd/dtabs/default", "key:read"),
             ("/v1/agent/self", "agent:read"),
+            ("/v1/catalog/nodes", "node:read"),
         ] {
             let text = of(path, 403, denied).to_string();
             assert!(text.contains(rule) && text.contains(path) && text.contains("consul:8500"), "{text}");
@@ -343,6 +368,13 @@ mod tests {
         for (status, text) in [(500, "No cluster leader"), (403, "ACL not found"), (404, ""), (500, "rpc error")] {
             assert!(!of(path, status, text).is_authoritative());
         }
+    }
+
+    #[test]
+    fn too_many_connections_and_too_many_requests_are_told_apart() {
+        assert_eq!(of("/v1/x", 429, "Your IP is issuing too many concurrent connections").word(), "busy");
+        let limited = of("/v1/x", 429, "rate limit exceeded, try again later or against a different server");
+        assert!(limited.word() == "limited" && limited.to_string().contains("try again later"), "{limited}");
     }
 
     #[test]

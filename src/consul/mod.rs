@@ -13,6 +13,7 @@ mod metrics;
 mod pace;
 mod poll;
 mod request;
+mod rules;
 #[cfg(test)]
 pub(crate) mod testing;
 mod transport;

@@ -7,8 +7,7 @@ use serde::de::IgnoredAny;
 
 use super::config::Rules;
 use super::own::Own;
-use super::service::{ServiceKey, request};
-use crate::consul::{Agent, Answer, ConsulError, Request, Undecoded};
+use crate::consul::{Agent, Answer, Consistency, ConsulError, Request, Undecoded};
 use crate::runtime::Probe;
 
 /// How long each question may take.
@@ -16,44 +15,46 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What there is to try.
 pub(super) fn probes(agent: &Agent, rules: &Rules) -> Vec<Probe> {
-    let (asked, asked_rules) = (agent.clone(), rules.clone());
-    let services =
-        Probe::new(
-            format!("services of Consul at {}", agent.name()),
-            async move { services(&asked, &asked_rules).await },
-        );
+    let name = agent.name();
+    let (asked, mode) = (agent.clone(), rules.consistency);
+    let services = async move { list(&asked, "/v1/catalog/services", mode, "service", services).await };
+    let (asked, mode) = (agent.clone(), rules.consistency);
+    let nodes = async move { list(&asked, "/v1/catalog/nodes", mode, "node", nodes).await };
     let (asked, needed) = (agent.clone(), rules.set_host);
-    let own =
-        Probe::new(
-            format!("datacenter and domain of Consul at {}", agent.name()),
-            async move { own(&asked, needed).await },
-        );
-    vec![services, own]
+    let own = async move { own(&asked, needed).await };
+    vec![
+        Probe::new(format!("services of Consul at {name}"), services),
+        Probe::new(format!("nodes of Consul at {name}"), nodes),
+        Probe::new(format!("datacenter and domain of Consul at {name}"), own),
+    ]
 }
 
-/// Lists the services, and reads the instances of one, which needs the right to read their nodes, too.
-async fn services(agent: &Agent, rules: &Rules) -> Result<String, String> {
-    let list = Request::get("/v1/catalog/services").consistency(rules.consistency);
-    let answer = agent.once(&list, PATIENCE).await.map_err(told)?;
+/// Lists what every cluster has some of. Nothing of it is refused: it is left out.
+async fn list(
+    agent: &Agent,
+    path: &str,
+    mode: Consistency,
+    what: &str,
+    count: impl FnOnce(&[u8]) -> Result<usize, Undecoded> + Send + 'static,
+) -> Result<String, String> {
+    let answer = agent.once(&Request::get(path).consistency(mode), PATIENCE).await.map_err(told)?;
     let denies = answer.denies_by_default;
-    let names = read(answer, |answer, body| {
-        let names: BTreeMap<String, IgnoredAny> = json(body)?;
-        if names.is_empty() && answer.filtered { Err(Undecoded::Filtered) } else { Ok(names) }
+    let count = read(answer, |answer, body| match count(body)? {
+        0 if answer.filtered => Err(Undecoded::Filtered),
+        count => Ok(count),
     });
-    let names = names.await?;
-    // Every cluster has this one, and a policy may well leave it out.
-    let Some(name) = names.keys().find(|name| *name != "consul").or_else(|| names.keys().next()) else {
-        let denied = "Consul shows no service at all, and its ACLs deny by default: set `token`";
-        return if denies { Err(denied.to_owned()) } else { Ok("there are none".to_owned()) };
-    };
-    let key = ServiceKey { datacenter: "".into(), tag: None, service: name.to_lowercase().into() };
-    let answer = agent.once(&request(rules, &key), PATIENCE).await.map_err(told)?;
-    let instances = read(answer, |answer, body| {
-        let instances: Vec<IgnoredAny> = json(body)?;
-        if instances.is_empty() && answer.filtered { Err(Undecoded::Filtered) } else { Ok(instances.len()) }
-    });
-    let count = instances.await?;
-    Ok(format!("{} can be read, {name} with {count} instances", names.len()))
+    match count.await? {
+        0 if denies => Err(format!("Consul shows no {what} at all, and its ACLs deny by default: set `token`")),
+        count => Ok(format!("{count} can be read")),
+    }
+}
+
+fn services(body: &[u8]) -> Result<usize, Undecoded> {
+    json::<BTreeMap<String, IgnoredAny>>(body).map(|services| services.len())
+}
+
+fn nodes(body: &[u8]) -> Result<usize, Undecoded> {
+    json::<Vec<IgnoredAny>>(body).map(|nodes| nodes.len())
 }
 
 async fn own(agent: &Agent, needed: bool) -> Result<String, String> {

@@ -104,26 +104,33 @@ fn a_check_that_connects_names_what_a_token_lacks() {
     let token = consul.token("rosterd", "key_prefix \"none\" { policy = \"read\" }");
     let (good, said) = check(&token);
     assert!(!good);
-    has(&said, &["failed: storage io.l5d.consul: dtabs in Consul", "key:read", "key:write", "4 of 4 probes failed"]);
-    has(&said, &["failed: namer /#/io.l5d.consul: services of Consul", "service:read and node:read", "agent:read"]);
+    has(&said, &["failed: storage io.l5d.consul: dtabs in Consul", "key:read", "key:write", "5 of 5 probes failed"]);
+    has(&said, &["failed: namer /#/io.l5d.consul: services of Consul", "service:read", "node:read", "agent:read"]);
+    // The rules of the documents, each in its exact words.
+    let page = std::fs::read_to_string(crate::support::in_project("docs/consul-policy.md")).expect("the page is there");
+    let (_, rest) = page.split_once("```hcl\n").expect("rules");
+    let (policy, _) = rest.split_once("```").expect("their end");
+    let rules = policy.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "));
+    let rules: Vec<String> = rules.filter(|line| !line.is_empty() && !line.starts_with('#')).collect();
+    assert_eq!(rules.len(), 4, "{rules:?}");
+    rules.iter().for_each(|rule| has(&said, &[rule]));
 
     // Services without their nodes, and dtabs that may be read only.
-    let rules = "service_prefix \"\" { policy = \"read\" }\nkey_prefix \"namerd/dtabs\" { policy = \"read\" }";
+    let rules = "service_prefix \"\" { policy = \"read\" }\nkey_prefix \"namerd/dtabs/\" { policy = \"read\" }";
     consul.set_rules("rosterd", &format!("{rules}\nagent_prefix \"\" {{ policy = \"read\" }}"));
     let (good, said) = check(&token);
     assert!(!good);
-    has(&said, &["ok: storage io.l5d.consul: dtabs in Consul", "node:read", "key:write", "2 of 4 probes failed"]);
-
-    // The policy of the documents.
-    let page = std::fs::read_to_string(crate::support::in_project("docs/consul-policy.md")).expect("the page is there");
-    let (_, rest) = page.split_once("```hcl\n").expect("rules");
-    consul.set_rules("rosterd", rest.split_once("```").expect("their end").0);
-    let (good, said) = check(&token);
-    assert!(good, "{said}");
     has(
         &said,
-        &["ok: namer /#/io.l5d.consul: services of Consul", "web with 1 instances", "dc1, consul", "is allowed"],
+        &["ok: storage io.l5d.consul: dtabs in Consul", "needs node:read (", "key:write", "2 of 5 probes failed"],
     );
+    assert!(!said.contains("service:read") && !said.contains("agent:read"), "only what is missing: {said}");
+
+    // The policy of the documents.
+    consul.set_rules("rosterd", policy);
+    let (good, said) = check(&token);
+    assert!(good, "{said}");
+    has(&said, &["services of Consul at 127.0.0.1", "2 can be read", "1 can be read", "dc1, consul", "is allowed"]);
     let key = "/v1/kv/namerd/dtabs/rosterd-check?raw=true";
     assert_eq!(consul.ask(Agent::Acl, "GET", key, &token, b"").head.status(), 404, "nothing was written");
 
