@@ -9,7 +9,7 @@ use tokio::runtime::Handle;
 use tokio::time::Instant;
 
 use super::metrics::ConsulMetrics;
-use super::transport::{Address, Http, Transport};
+use super::transport::{Address, Http, Limit, Transport};
 use super::turns::Turns;
 use super::{AgentConfig, Answer, ConsulError, Request};
 
@@ -135,16 +135,12 @@ impl Agent {
     pub async fn once(&self, request: &Request, patience: Duration) -> Result<Answer, ConsulError> {
         let deadline = Instant::now() + patience;
         let place = tokio::time::timeout_at(deadline, self.turns().read()).await;
-        // Nothing was sent, so it is as if there were no connection.
-        let _place = place.map_err(|_| ConsulError::Unreachable {
-            agent: self.name().to_owned(),
-            cause: "all places for requests are taken by requests that it does not answer".to_owned(),
-        })?;
-        self.send(request, &request.target(None, None), deadline).await
+        let _place = place.map_err(|_| ConsulError::Crowded { agent: self.name().to_owned() })?;
+        self.send(request, &request.target(None, None), Limit { head: deadline, whole: Some(deadline) }).await
     }
 
-    pub(super) async fn send(&self, request: &Request, target: &str, by: Instant) -> Result<Answer, ConsulError> {
-        let reply = self.shared.transport.send(request, target, by).await?;
+    pub(super) async fn send(&self, request: &Request, target: &str, limit: Limit) -> Result<Answer, ConsulError> {
+        let reply = self.shared.transport.send(request, target, limit).await?;
         reply.judged(request.asked(self.name()))
     }
 

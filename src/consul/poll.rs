@@ -19,6 +19,7 @@ use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::request::From;
+use super::transport::Limit;
 use super::turns::Watcher;
 use super::{Agent, Answer, ConsulError, Journal, Request, Undecoded};
 use crate::runtime::Backoff;
@@ -40,6 +41,14 @@ const PATIENCE: Duration = Duration::from_secs(15);
 /// With more watches than this each waits longer after failures: an agent that is down, or just back, gets about a
 /// hundred requests a second.
 const MANY: f64 = 250.0;
+
+/// Without a request under way for this long, an agent may have been restarted unseen: one that answers again is not
+/// noticed to have been lost.
+const UNSEEN: Duration = Duration::from_millis(50);
+
+/// How long the first poll after that waits. Had the agent lost its state, its index would have to come up to the old one
+/// before it answers; when the wait is over it says where it is.
+const SOON: Duration = Duration::from_secs(5);
 
 /// Those who learn that an agent is back ask within this time, not all in one moment.
 const SPREAD: Duration = Duration::from_millis(500);
@@ -105,6 +114,8 @@ struct Worker<T> {
     backoff: Backoff,
     /// The last failure, while it goes on.
     failing: Option<ConsulError>,
+    /// When the last request ended.
+    ended: Instant,
 }
 
 // === impl Delays ===
@@ -137,6 +148,7 @@ impl<T: Send + 'static> Poll<T> {
             pace: super::pace::Pace::new(),
             backoff: Backoff::new(delays.floor, delays.cap),
             failing: None,
+            ended: Instant::now(),
         };
         Self { mind, closes, _task: AbortOnDropHandle::new(agent.runtime().spawn(worker.run())) }
     }
@@ -191,10 +203,11 @@ impl<T: Send + 'static> Worker<T> {
     }
 
     /// One request and what comes of it.
-    async fn attempt(&self) -> End {
+    async fn attempt(&mut self) -> End {
         let asked = self.mind.next();
         let began = Instant::now();
         let (from, sent) = self.send(asked).await;
+        self.ended = Instant::now();
         match sent {
             Ok(answer) => self.mind.take(answer, asked, from, began.elapsed()).await,
             Err(error) => self.mind.lost(error),
@@ -209,7 +222,9 @@ impl<T: Send + 'static> Worker<T> {
             Some(_) => self.watcher.poll().await,
             None => None,
         };
-        let from = from.filter(|_| turn.is_some()).map(|(index, wait)| From { index, wait: self.watcher.wait(wait) });
+        let most = if self.ended.elapsed() > UNSEEN { SOON } else { Duration::MAX };
+        let wait = |wait| self.watcher.wait(wait).min(most);
+        let from = from.filter(|_| turn.is_some()).map(|(index, time)| From { index, wait: wait(time) });
         let _turn = match turn {
             Some(turn) => turn,
             None => self.watcher.turns().read().await,
@@ -217,7 +232,8 @@ impl<T: Send + 'static> Worker<T> {
         let patience = from.map_or(PATIENCE, |from| from.wait + from.wait / 16 + GRACE);
         let target = self.mind.target(asked, from);
         self.mind.journal().asked(target.clone());
-        let sent = self.agent.send(self.mind.request(), &target, Instant::now() + patience).await;
+        let limit = Limit { head: Instant::now() + patience, whole: None };
+        let sent = self.agent.send(self.mind.request(), &target, limit).await;
         // The connection goes back to the pool in a task of its own; whoever has the turn next is to find it there.
         for _ in 0..2 {
             tokio::task::yield_now().await;

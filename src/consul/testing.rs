@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
 use super::answer::Reply;
-use super::transport::{Address, Transport};
+use super::transport::{Address, Limit, Transport};
 use super::{Agent, AgentConfig, Agents, ConsulError, Request};
 
 /// Answers like an agent: at once without an index or with an old one, else when the value changes or the wait is over.
@@ -73,6 +73,11 @@ impl FakeConsul {
     /// What happens to the next request that nothing is scripted for.
     pub(crate) fn script(&self, step: Step) {
         self.shared.state.lock().script.push_back(step);
+    }
+
+    /// Nothing is scripted any more.
+    pub(crate) fn forget_script(&self) {
+        self.shared.state.lock().script.clear();
     }
 
     /// What happens to the request that is held now, or to the next one that would be.
@@ -149,7 +154,7 @@ impl Step {
 
 #[async_trait]
 impl Transport for FakeConsul {
-    async fn send(&self, request: &Request, target: &str, deadline: Instant) -> Result<Reply, ConsulError> {
+    async fn send(&self, request: &Request, target: &str, limit: Limit) -> Result<Reply, ConsulError> {
         struct Open<'a>(&'a Shared);
         impl Drop for Open<'_> {
             fn drop(&mut self) {
@@ -169,7 +174,7 @@ impl Transport for FakeConsul {
             seconds: 0,
         };
         tokio::task::yield_now().await;
-        timeout_at(deadline, self.answer(target)).await.map_err(silent)?
+        timeout_at(limit.head, self.answer(target)).await.map_err(silent)?
     }
 }
 

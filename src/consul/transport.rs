@@ -40,8 +40,17 @@ const UNASKED: &str = "unexpected message from connection";
 /// Carries requests.
 #[async_trait]
 pub(super) trait Transport: fmt::Debug + Send + Sync {
-    /// The reply to `request`, whose path and parameters are `target`; it must begin before `deadline`.
-    async fn send(&self, request: &Request, target: &str, deadline: Instant) -> Result<Reply, ConsulError>;
+    /// The reply to `request`, whose path and parameters are `target`.
+    async fn send(&self, request: &Request, target: &str, limit: Limit) -> Result<Reply, ConsulError>;
+}
+
+/// When a reply has to be there.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limit {
+    /// Its head.
+    pub(super) head: Instant,
+    /// All of it; if that is not set, some time after the head.
+    pub(super) whole: Option<Instant>,
 }
 
 /// Where an agent listens.
@@ -201,12 +210,12 @@ fn no_tls() -> Result<rustls::ClientConfig, String> {
 
 #[async_trait]
 impl Transport for Http {
-    async fn send(&self, request: &Request, target: &str, deadline: Instant) -> Result<Reply, ConsulError> {
+    async fn send(&self, request: &Request, target: &str, limit: Limit) -> Result<Reply, ConsulError> {
         let began = Instant::now();
         let silent = |until: Instant| ConsulError::Silent {
             agent: self.agent.clone(),
             path: request.path().to_owned(),
-            seconds: until.duration_since(began).as_secs(),
+            seconds: until.duration_since(began).as_secs_f64().ceil() as u64,
         };
         let mut sent = self.client.request(request.method().clone(), format!("{}{target}", self.base));
         sent = sent.header(HOST, self.host.clone());
@@ -219,10 +228,10 @@ impl Transport for Http {
         if request.method() == http::Method::PUT {
             sent = sent.body(request.body().clone());
         }
-        let response = timeout_at(deadline, sent.send()).await.map_err(|_| silent(deadline))?;
+        let response = timeout_at(limit.head, sent.send()).await.map_err(|_| silent(limit.head))?;
         let mut response = response.map_err(|error| self.failed(request, &error))?;
         let (status, headers) = (response.status(), std::mem::take(response.headers_mut()));
-        let until = Instant::now() + BODY;
+        let until = limit.whole.unwrap_or_else(|| Instant::now() + BODY);
         let body = timeout_at(until, self.body(request, response)).await.map_err(|_| silent(until))??;
         Ok(Reply { status, headers, body })
     }

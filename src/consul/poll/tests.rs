@@ -140,7 +140,7 @@ async fn an_index_that_goes_back_is_read_again_without_one_before_anything_is_pu
     assert_eq!(value(&cell), "two");
     let indexes: Vec<bool> = consul.log().iter().map(|(target, _)| target.contains("index=")).collect();
     assert_eq!(indexes[..3], [false, true, false], "{:?}", consul.log());
-    assert_eq!(consul.last(), format!("{PATH}?index=12&wait=5m"));
+    assert_eq!(consul.last(), format!("{PATH}?index=12&wait=5s"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -171,6 +171,54 @@ async fn a_restarted_consul_is_asked_without_index_whatever_went_wrong() {
         let log = consul.log();
         assert!(log[1].0.contains("index=7") && !log[2].0.contains("index="), "{wrong:?}: {log:?}");
     }
+}
+
+/// The rest after much change is long enough for that.
+#[tokio::test(start_paused = true)]
+async fn a_state_that_is_lost_while_nothing_is_asked_is_seen_soon() {
+    let consul = FakeConsul::default();
+    consul.set(PATH, "one", 900);
+    let (cell, _poll) = start(&consul);
+    until(&cell, "one").await;
+    for n in 901..=905 {
+        consul.set(PATH, &n.to_string(), n);
+        until(&cell, &n.to_string()).await;
+    }
+    let asked = consul.log().len();
+    consul.set(PATH, "lost", 12);
+    let late = until(&cell, "lost").await;
+    assert!(late < Duration::from_secs(8), "{late:?}");
+    assert_eq!(consul.log()[asked].0, format!("{PATH}?index=905&wait=5s"));
+    // Once that is over there is nothing to be afraid of.
+    sleep(20).await;
+    assert_eq!(consul.last(), format!("{PATH}?index=12&wait=5m"));
+}
+
+/// As a machine that sleeps, or a process that is stopped: connections stay open and silent.
+#[tokio::test(start_paused = true)]
+async fn an_agent_that_is_paused_for_ten_minutes_takes_nothing_away_and_is_followed_when_it_goes_on() {
+    let consul = FakeConsul::default();
+    consul.set(PATH, "one", 7);
+    let (cell, poll) = start(&consul);
+    until(&cell, "one").await;
+    sleep(10).await;
+    let version = cell.version();
+    consul.interrupt(Step::Hold);
+    (0..1_000).for_each(|_| consul.script(Step::Hold));
+    tokio::task::yield_now().await;
+    let asked = consul.log().len();
+    sleep(600).await;
+    assert_eq!((value(&cell), cell.version()), ("one".to_owned(), version));
+    let reason = stale(&cell).expect("the poll has a deadline");
+    assert!(reason.contains("has not answered"), "{reason}");
+    assert!(poll.journal().age() >= Duration::from_secs(600));
+    let during = consul.log().len() - asked;
+    assert!((5..=30).contains(&during), "neither given up nor asked in a loop: {during}");
+    consul.forget_script();
+    consul.set(PATH, "two", 9);
+    let late = until(&cell, "two").await;
+    assert!(late < PATIENCE + Duration::from_secs(5), "one more deadline and delay: {late:?}");
+    assert!(stale(&cell).is_none());
 }
 
 #[tokio::test(start_paused = true)]
@@ -370,8 +418,8 @@ async fn who_is_content_with_any_state_is_not_led_back_by_a_server_that_lags_beh
     sleep(10).await;
     assert_eq!((value(&cell), cell.version(), stale(&cell)), ("new".to_owned(), seen, None));
     let log: Vec<String> = consul.log().into_iter().map(|(target, _)| target).skip(2).collect();
-    let asked = ["?stale=true", "?consistent=true", "?stale=true", "?stale=true&index=9&wait=5m"];
-    assert_eq!(log, asked.map(|query| format!("{PATH}{query}")));
+    let asked = ["?stale=true", "?consistent=true", "?stale=true", "?stale=true&index=9&wait=5s"];
+    assert_eq!(log[..4], asked.map(|query| format!("{PATH}{query}")));
 }
 
 /// A server that was restarted answers as the leader before it has caught up with what was written.
@@ -391,8 +439,13 @@ async fn after_a_loss_the_majority_is_asked_unless_any_state_will_do() {
         consul.interrupt(Step::Refuse);
         sleep(3).await;
         let log: Vec<String> = consul.log().into_iter().map(|(target, _)| target).collect();
-        let held = if before.is_empty() { "?index=7&wait=5m".to_owned() } else { format!("{before}&index=7&wait=5m") };
-        assert_eq!(log, [before, &held, after, &held].map(|query| format!("{PATH}{query}")));
+        let waits = |wait: &str| {
+            let mark = if before.is_empty() { "?".to_owned() } else { format!("{before}&") };
+            format!("{mark}index=7&wait={wait}")
+        };
+        // After a loss nothing is asked for a moment, in which it may be lost again.
+        let queries = [before, &waits("5m"), after, &waits("5s")];
+        assert_eq!(log, queries.map(|query| format!("{PATH}{query}")));
     }
 }
 

@@ -125,8 +125,8 @@ impl<T: Send + Sync + 'static> Watched<T> {
                     Ok(Offered::Taken) => return Ok(Ok(())),
                     Ok(Offered::Content(reason)) => return Ok(Err(reason.into())),
                     Ok(Offered::Overtaken) => {}
-                    Err(error) if error.is_passing() => *lost.lock() = Some(error.to_string().into()),
-                    Err(error) => return Err(Unanswered::Failed(error.to_string().into())),
+                    Err(error) if error.is_denial() => return Err(Unanswered::Failed(error.to_string().into())),
+                    Err(error) => *lost.lock() = Some(error.to_string().into()),
                 }
                 sleep(backoff.next_delay()).await;
             }

@@ -124,7 +124,7 @@ async fn a_list_from_which_everything_was_filtered_is_a_denial_and_recovers_when
     let watch = world.watch(Lookup(world.namer.clone(), path("/dc1/web")));
     let waits = watch.answer(Duration::from_millis(100)).await.expect_err("nothing is known").to_string();
     assert!(waits.contains("service:read and node:read"), "{waits}");
-    world.tree("/dc1/web").until(Some("/dc1/web and /"), Duration::from_secs(120)).await;
+    assert!(world.tree("/dc1/web").until(Some("/dc1/web and /"), Duration::from_secs(120)).await, "it is granted");
     let before = world.asked().len();
     sleep(1).await;
     assert!(world.asked().len() <= before + 1);
