@@ -9,6 +9,8 @@ env_consul() {
     echo "CONSUL_ACL=127.0.0.1:$((port + 2))"
     echo "CONSUL_ACL_TOKEN=$consul_management"
     echo "CONSUL_DC2=127.0.0.1:$((port + 3))"
+    echo "CONSUL_DC2_SERVER=127.0.0.1:$((port + 13))"
+    echo "CONSUL_DC2_WAN=127.0.0.1:$((port + 15))"
 }
 
 # consul_agent NAME PLACE DATACENTER OPTION...: PLACE is that of its ports.
@@ -41,6 +43,8 @@ start_consul_acl() {
     }"
 }
 
+# CONSUL_DC2_WAN_ADDRESS: where the other datacenter finds it, for a line in between that can be cut.
 start_consul_dc2() {
-    consul_agent consul-dc2 3 dc2 -server -bootstrap-expect 1 -hcl 'retry_interval_wan = "1s"' -retry-join-wan "127.0.0.1:$((port + 6))"
+    consul_agent consul-dc2 3 dc2 -server -bootstrap-expect 1 -hcl 'retry_interval_wan = "1s"' \
+        -hcl "advertise_addr_wan = \"${CONSUL_DC2_WAN_ADDRESS:-127.0.0.1}\"" -retry-join-wan "127.0.0.1:$((port + 6))"
 }

@@ -74,6 +74,27 @@ fn maintenance_and_failing_checks_take_instances_out() {
 }
 
 #[test]
+fn a_name_without_healthy_instances_gives_way_to_the_next_branch_and_comes_back() {
+    let consul = Consul::shared();
+    let web = unique("web");
+    consul.register(&service(&web, &web, "10.0.0.1", 80));
+    let rosterd = Rosterd::start(&format!(
+        "storage: {{kind: io.l5d.inMemory, namespaces: {{default: /svc => /#/io.l5d.consul/dc1/{web} | /$/inet/10.9.9.9/80}}}}
+namers: [{{kind: io.l5d.consul, host: 127.0.0.1, port: {}, useHealthCheck: true}}]
+interfaces: [{{kind: io.l5d.httpController, port: 0}}]\n",
+        consul.port()
+    ));
+    let mut tree = Follow::bind(&rosterd, "/svc");
+    let is = |id: String| move |value: &Value| value["bound"]["id"] == id.as_str();
+    let (here, instead) = (format!("/#/io.l5d.consul/dc1/{web}"), "/$/inet/10.9.9.9/80".to_owned());
+    tree.until("the first branch", is(here.clone()));
+    consul.expect("PUT", &format!("/v1/agent/check/fail/check-{web}"), b"");
+    tree.until("the second branch", is(instead));
+    consul.expect("PUT", &format!("/v1/agent/check/pass/check-{web}"), b"");
+    tree.until("the first branch again", is(here));
+}
+
+#[test]
 fn half_of_240_instances_change_their_tag_and_nothing_is_lost_on_the_way() {
     let consul = Consul::shared();
     let web = unique("web");

@@ -72,15 +72,20 @@ impl Follow {
     }
 
     fn until_at_most(&mut self, limit: Duration, what: &str, wanted: impl Fn(&Value) -> bool) -> Duration {
+        self.within(limit, wanted).unwrap_or_else(|| panic!("{what} never came; seen: {:#?}", self.seen))
+    }
+
+    /// How long a value took that is as `wanted` says, if it came.
+    fn within(&mut self, limit: Duration, wanted: impl Fn(&Value) -> bool) -> Option<Duration> {
         let began = Instant::now();
         while began.elapsed() < limit {
             if let Some(value) = self.next(limit.saturating_sub(began.elapsed()))
                 && wanted(&value)
             {
-                return began.elapsed();
+                return Some(began.elapsed());
             }
         }
-        panic!("{what} never came; seen: {:#?}", self.seen);
+        None
     }
 
     /// Waits for exactly these addresses, given as `ip:port`.

@@ -74,6 +74,33 @@ fn what_a_silent_consul_did_not_take_is_not_done_when_it_wakes() {
     assert_eq!(kept.bound("default").as_deref(), Some("8001"));
 }
 
+#[test]
+fn servers_that_are_lost_behind_an_agent_leave_routes_as_they_are_and_writes_are_refused_in_time() {
+    let consul = Consul::start_with(&[Agent::Server, Agent::Client]);
+    let kept = Kept::start_at(&consul, Agent::Client, "dtabs", "");
+    assert_eq!(kept.put("default", &to_port(8001)), 204);
+    kept.wait_bound("default", Some("8001"), PATIENCE);
+    consul.kill(Agent::Server);
+    std::thread::scope(|scope| {
+        let put = scope.spawn(|| timed(|| kept.send("PUT", "default", "", "/a=>/b")));
+        let read = scope.spawn(|| timed(|| kept.ask("default")));
+        let (put, took) = put.join().expect("answered");
+        assert!(put.head.status() == 503 && put.text().contains("nothing was written"), "{put:?}");
+        assert!(took < Duration::from_secs(16), "{took:?}: {put:?}");
+        let (read, took) = read.join().expect("answered");
+        assert!(read.head.status() == 503 && took < Duration::from_secs(12), "{took:?}: {read:?}");
+    });
+    assert_eq!(kept.bound("default").as_deref(), Some("8001"));
+    consul.restart(Agent::Server);
+    let deadline = Instant::now() + 6 * PATIENCE;
+    while kept.ask("default").head.status() != 200 {
+        assert!(Instant::now() < deadline, "the agent does not find its server");
+    }
+    assert_eq!(kept.text("default"), Some(to_port(8001)), "nothing is done later that was refused");
+    assert_eq!(kept.put("default", &to_port(8002)), 204);
+    kept.wait_bound("default", Some("8002"), PATIENCE);
+}
+
 /// Writers go on while the agent is killed, stopped and paused. What was acknowledged is there; of what was not, nobody
 /// was told that it is.
 #[test]

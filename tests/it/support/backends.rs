@@ -26,6 +26,7 @@ impl Backends {
         let mut serve = Command::new(in_project("tests/backends/backend"))
             .arg("serve")
             .env("BACKENDS_STATE", folder.path())
+            .env("CONSUL_DC2_WAN_ADDRESS", super::line::NEAR_END)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             // Not among those that a time limit on the test run kills at once: it still has to end the backends.

@@ -7,6 +7,7 @@ use parking_lot::Mutex;
 use serde_json::Value;
 
 use super::backends::Backends;
+use super::line::Line;
 use super::wire::{Answer, Wire};
 
 /// The agents there can be. All but [`Agent::Acl`] belong together.
@@ -29,6 +30,7 @@ pub struct Consul {
     backends: Mutex<Backends>,
     ports: [u16; 4],
     management_token: String,
+    line: Option<Line>,
 }
 
 impl Consul {
@@ -41,13 +43,15 @@ impl Consul {
     /// These agents, started in this order.
     pub fn start_with(agents: &[Agent]) -> Self {
         let backends = Backends::new();
-        let port = |agent: Agent| {
-            let (_, port) = backends.variable(agent.variable()).rsplit_once(':').expect("host:port");
+        let port = |variable: &str| -> u16 {
+            let (_, port) = backends.variable(variable).rsplit_once(':').expect("host:port");
             port.parse().expect("a port")
         };
-        let ports = [Agent::Server, Agent::Client, Agent::Acl, Agent::Dc2].map(port);
+        let ports = [Agent::Server, Agent::Client, Agent::Acl, Agent::Dc2].map(|agent| port(agent.variable()));
+        let (server, gossip) = (port("CONSUL_DC2_SERVER"), port("CONSUL_DC2_WAN"));
+        let line = agents.contains(&Agent::Dc2).then(|| Line::start(&[server, gossip], &[gossip]));
         let management_token = backends.variable("CONSUL_ACL_TOKEN").to_owned();
-        let consul = Self { backends: Mutex::new(backends), ports, management_token };
+        let consul = Self { backends: Mutex::new(backends), ports, management_token, line };
         agents.iter().for_each(|agent| consul.restart(*agent));
         consul
     }
@@ -56,6 +60,11 @@ impl Consul {
     pub fn shared() -> &'static Self {
         static SHARED: OnceLock<Consul> = OnceLock::new();
         SHARED.get_or_init(|| Self::start_with(&[Agent::Server]))
+    }
+
+    /// The line that leads from `dc1` to `dc2`, for those who have [`Agent::Dc2`].
+    pub fn line(&self) -> &Line {
+        self.line.as_ref().expect("dc2 was asked for")
     }
 
     /// The HTTP port of the server.

@@ -4,6 +4,7 @@ mod backends;
 mod connection;
 mod consul;
 mod frames;
+mod line;
 pub mod mux;
 mod played_consul;
 mod process;

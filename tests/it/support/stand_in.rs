@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -43,6 +43,8 @@ struct State {
     default: Option<Reply>,
     asked: Vec<String>,
     held: usize,
+    /// Answers to nothing whose target has this in it.
+    silent: Option<String>,
 }
 
 impl Reply {
@@ -119,6 +121,12 @@ impl StandIn {
         self.shared.state.lock().default = Some(reply);
     }
 
+    /// Answers nothing whose path or parameters have this in them, until the next call; "" is in all.
+    pub fn silence(&self, part: Option<&str>) {
+        self.shared.state.lock().silent = part.map(str::to_owned);
+        self.shared.changed.notify_all();
+    }
+
     /// How many connections one client may have.
     pub fn limit(&self, connections: usize) {
         self.shared.limit.store(connections, Ordering::Relaxed);
@@ -145,6 +153,10 @@ impl Shared {
         let open = self.connections.fetch_add(1, Ordering::Relaxed) + 1;
         if open > self.limit.load(Ordering::Relaxed) {
             stream.write_all(b"HTTP/1.1 429 Too Many Requests\r\nConnection: close\r\nContent-Length: 0\r\n\r\n").ok();
+            // Closed with something unread, a connection may lose what was written.
+            stream.shutdown(Shutdown::Write).ok();
+            stream.set_read_timeout(Some(Duration::from_secs(1))).ok();
+            std::io::copy(&mut stream, &mut std::io::sink()).ok();
         } else {
             self.most_connections.fetch_max(open, Ordering::Relaxed);
             self.serve(stream);
@@ -181,6 +193,10 @@ impl Shared {
         state.asked.push(target.to_owned());
         state.held += 1;
         let reply = loop {
+            if state.silent.as_ref().is_some_and(|part| target.contains(part)) {
+                self.changed.wait(&mut state);
+                continue;
+            }
             let reply = state.replies.get(path).or(state.default.as_ref()).cloned();
             let reply = reply.unwrap_or_else(|| Reply::ok(1, "[]"));
             let held = from.is_some() && reply.index == from && Instant::now() < until;
