@@ -8,11 +8,13 @@
 #[path = "../tests/it/support/mod.rs"]
 mod support;
 
+use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use serde_json::{Value, json};
-use support::{Agent, Chunk, Consul, PATIENCE, Reply, Rosterd, StandIn, Wire, get};
+use serde_json::json;
+use support::thrift::Value;
+use support::{Agent, Consul, Frames, PATIENCE, Reply, Rosterd, StandIn, Wire, get, mux};
 
 const NAMES: usize = 1_000;
 const CLIENTS: usize = 16;
@@ -23,46 +25,58 @@ fn main() {
     thousand_names(&consul);
     large_service(&consul);
     idle_polls();
+    shared_polls();
 }
 
 fn rosterd(port: u16) -> Rosterd {
     Rosterd::start(&format!(
         "storage: {{kind: io.l5d.inMemory, namespaces: {{default: /svc => /#/io.l5d.consul/dc1}}}}\n\
          namers: [{{kind: io.l5d.consul, host: 127.0.0.1, port: {port}, useHealthCheck: true}}]\n\
-         interfaces: [{{kind: io.l5d.httpController, port: 0}}]\n"
+         interfaces: [{{kind: io.l5d.httpController, port: 0}}, {{kind: io.l5d.thriftNameInterpreter, port: 0}}]\n"
     ))
 }
 
-/// A watch of the addresses of a service.
+/// A router that polls the addresses of a service.
 struct Follow {
-    wire: Wire,
-    unread: Vec<u8>,
+    session: Frames,
+    service: String,
+    stamp: Vec<u8>,
 }
 
 impl Follow {
     fn open(rosterd: &Rosterd, service: &str) -> Self {
-        let mut wire = Wire::open(rosterd.http());
-        let target = format!("/api/1/addr/default?watch=true&path=/%23/io.l5d.consul/dc1/{service}");
-        wire.send(format!("GET {target} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes());
-        wire.head();
-        Self { wire, unread: Vec::new() }
+        let session = mux::session(rosterd.port("io.l5d.thriftNameInterpreter"));
+        let mut follow = Self { session, service: service.to_owned(), stamp: Vec::new() };
+        follow.poll();
+        follow
     }
 
-    /// Waits for a value that says `text`.
-    fn until(&mut self, text: &str) {
-        let deadline = Instant::now() + 3 * PATIENCE;
+    fn poll(&mut self) {
+        let call = mux::addr(&self.stamp, &["#", "io.l5d.consul", "dc1", &self.service], "default");
+        self.session.send(&mux::tdispatch(1, &call.write()));
+    }
+
+    /// Waits for an answer with this address, polling on as a router does. The last poll stays with rosterd.
+    fn until(&mut self, ip: &str) {
+        let ip: Ipv4Addr = ip.parse().expect("an address");
+        let ip = Value::Binary(ip.octets().to_vec());
         loop {
-            while let Some(end) = self.unread.iter().position(|byte| *byte == b'\n') {
-                let line: Vec<u8> = self.unread.drain(..=end).collect();
-                if String::from_utf8_lossy(&line).contains(text) {
-                    return;
-                }
-            }
-            match self.wire.chunk(deadline.saturating_duration_since(Instant::now())) {
-                Chunk::Data(data) => self.unread.extend(data),
-                other => panic!("{other:?} instead of {text}"),
+            let reply = mux::reply(&self.session.frame_within(3 * PATIENCE));
+            self.stamp = mux::stamp(&reply);
+            let found = holds(&reply.body, &ip);
+            self.poll();
+            if found {
+                return;
             }
         }
+    }
+}
+
+fn holds(value: &Value, wanted: &Value) -> bool {
+    match value {
+        Value::Struct(fields) => fields.iter().any(|(_, value)| holds(value, wanted)),
+        Value::List(_, values) | Value::Set(_, values) => values.iter().any(|value| holds(value, wanted)),
+        plain => plain == wanted,
     }
 }
 
@@ -83,7 +97,7 @@ fn changes(consul: &Consul) {
                 let ip = format!("10.1.{}.{}", n / 250, n % 250 + 1);
                 register(consul, name, &ip);
                 let began = Instant::now();
-                follow.until(&format!("\"{ip}\""));
+                follow.until(&ip);
                 began.elapsed()
             })
             .collect();
@@ -91,7 +105,7 @@ fn changes(consul: &Consul) {
         (times[rounds / 2], times[rounds - 1])
     };
     let (median, worst) = times(20, Duration::from_millis(1_100), &mut follow, "quiet", 0);
-    println!("a change after a quiet second is seen after {median:.1?}, worst of 20 {worst:.1?}");
+    println!("a thrift client sees a change after a quiet second after {median:.1?}, worst of 20 {worst:.1?}");
     assert!(worst < Duration::from_millis(200), "{worst:?}");
 
     // Another instance of the service changes all the time.
@@ -115,13 +129,13 @@ fn changes(consul: &Consul) {
     });
 }
 
-fn put_all(consul: &Consul, operations: &[Value]) {
+fn put_all(consul: &Consul, operations: &[serde_json::Value]) {
     for part in operations.chunks(64) {
         consul.expect("PUT", "/v1/txn", &serde_json::to_vec(part).expect("JSON"));
     }
 }
 
-fn instance(service: &str, n: usize) -> Value {
+fn instance(service: &str, n: usize) -> serde_json::Value {
     let address = format!("10.{}.{}.{}", n / 62_500, n / 250 % 250, n % 250 + 1);
     let service = json!({ "ID": format!("{service}-{n}"), "Service": service, "Address": address, "Port": 8080 });
     json!({ "Service": { "Verb": "set", "Node": "bench", "Service": service } })
@@ -200,4 +214,30 @@ fn idle_polls() {
     println!("10,000 idle polls take {each:.2?} of one processor ({asked} were made)");
     assert!(each < Duration::from_secs(1), "{each:?}");
     assert!(agent.most_connections() <= 200, "{}", agent.most_connections());
+}
+
+/// A hundred clients with the same fifty names: one poll a name.
+fn shared_polls() {
+    let agent = StandIn::start();
+    let entry = json!([{ "Node": { "Node": "n", "Address": "10.0.0.1" }, "Service": { "ID": "s", "Port": 80 } }]);
+    agent.set_default(Reply::ok(7, &entry.to_string()));
+    let rosterd = rosterd(agent.port());
+    let call = |n: u32, stamp: &[u8]| {
+        let call = mux::addr(stamp, &["#", "io.l5d.consul", "dc1", &format!("s{n}")], "default");
+        mux::tdispatch(n + 1, &call.write())
+    };
+    let mut clients: Vec<Frames> =
+        (0..100).map(|_| mux::session(rosterd.port("io.l5d.thriftNameInterpreter"))).collect();
+    for session in &mut clients {
+        (0..50).for_each(|n| session.send(&call(n, b"")));
+        for _ in 0..50 {
+            let frame = session.frame_within(PATIENCE);
+            let stamp = mux::stamp(&mux::reply(&frame));
+            session.send(&call(mux::tag(&frame) - 1, &stamp));
+        }
+    }
+    std::thread::sleep(Duration::from_secs(2));
+    let (held, asked) = (agent.held(), agent.asked().len());
+    println!("100 clients with 50 names each: {held} polls at the agent, {asked} requests so far");
+    assert!(held == 50 && asked <= 100, "{held} polls, {asked} requests");
 }
