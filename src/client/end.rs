@@ -6,6 +6,9 @@ use prometheus_client::encoding::{EncodeLabelValue, LabelValueEncoder};
 
 use crate::store;
 
+/// Bytes of a failure's text: it goes into logs, pages and the answers to clients, for each watch.
+const MOST_TEXT: usize = 500;
+
 /// How one attempt ended. None of these ends the watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum End {
@@ -99,10 +102,24 @@ impl From<Failure> for End {
 // === impl Failure ===
 
 impl Failure {
-    /// A failure of this kind.
+    /// A failure of this kind. The text may be a server's: what is too long is cut, and it is one line.
     pub fn new(reason: Reason, text: impl Into<store::Reason>) -> Self {
-        Self { reason, text: text.into() }
+        let text = text.into();
+        let fits = text.len() <= MOST_TEXT && !text.contains(char::is_control);
+        Self { reason, text: if fits { text } else { one_line(&text).into() } }
     }
+}
+
+fn one_line(text: &str) -> String {
+    let mut line = String::new();
+    for character in text.chars() {
+        if line.len() >= MOST_TEXT {
+            line.push('…');
+            break;
+        }
+        line.push(if character.is_control() { ' ' } else { character });
+    }
+    line
 }
 
 // === impl Reason ===
@@ -195,6 +212,15 @@ impl EncodeLabelValue for Reason {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_text_of_a_failure_is_one_line_and_not_long() {
+        let text = |text: &str| Failure::new(Reason::Declared, text).to_string();
+        assert_eq!(text("no such name: /a"), "no such name: /a");
+        assert_eq!(text("a\r\nb\u{1b}[1m"), "a  b [1m");
+        let long = text(&"ä".repeat(1 << 20));
+        assert!((500..510).contains(&long.len()) && long.ends_with("ä…"), "{long}");
+    }
 
     #[test]
     fn every_reason_has_its_place_and_a_word_of_its_own() {

@@ -83,6 +83,11 @@ impl Journal {
         entries.lost.take().is_some()
     }
 
+    /// Readers have a value that was got by other means. That says nothing of the watch.
+    pub(super) fn updated(&self) {
+        self.entries.lock().updated = Some(SystemTime::now());
+    }
+
     /// An attempt failed.
     pub(super) fn failed(&self, failure: &Failure) {
         let mut entries = self.entries.lock();

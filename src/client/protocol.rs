@@ -1,5 +1,6 @@
 //! What a protocol has to do, and how it tells what it learns.
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -113,6 +114,17 @@ pub(super) enum Word {
     Answer,
     /// That there is none.
     No(Failure),
+}
+
+// === impl Explain ===
+
+impl fmt::Display for Explain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.tree {
+            NameTree::Leaf(path) => write!(f, "explain {path} in {}", self.ns),
+            _ => write!(f, "explain a tree in {}", self.ns),
+        }
+    }
 }
 
 // === impl Voice ===

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use rand::RngExt;
-use tokio::sync::watch;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -28,6 +28,9 @@ use crate::store::{Key, Mailbox, Standing, State, Watch};
 
 /// At most so many servers are in use at a time, however many addresses there are. Each process has others.
 const MOST_IN_USE: usize = 16;
+
+/// So many connections are being made to a server at a time where each watch has its own; the others wait their turn.
+const TURNS: usize = 64;
 
 /// The servers of one upstream. They follow their addresses for as long as this lives.
 pub(super) struct Servers {
@@ -58,6 +61,7 @@ pub struct Server {
     /// Of these, those that were taken while it was on probation.
     probes: AtomicUsize,
     left: AtomicBool,
+    turns: Arc<Semaphore>,
     health: Mutex<Health>,
     news: watch::Sender<u64>,
 }
@@ -244,6 +248,7 @@ impl Server {
             seats: AtomicUsize::new(0),
             probes: AtomicUsize::new(0),
             left: AtomicBool::new(false),
+            turns: Arc::new(Semaphore::new(TURNS)),
             health: Mutex::new(Health {
                 backoff: Backoff::new(base, max),
                 avoided_until: None,
@@ -263,6 +268,20 @@ impl Server {
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Waits for one's turn to connect. None if there are no turns, which cannot be.
+    pub(super) async fn turn(&self) -> Option<OwnedSemaphorePermit> {
+        self.turns.clone().acquire_owned().await.ok()
+    }
+
+    /// Why not to connect now, if something speaks against it.
+    pub(super) fn refusal(&self) -> Option<Failure> {
+        if self.left.load(Ordering::Acquire) {
+            return Some(Failure::new(Reason::NoAddress, "the address has left the name"));
+        }
+        let health = self.health.lock();
+        health.avoided_until.filter(|until| Instant::now() < *until).and(health.failure.clone())
     }
 
     /// It did not serve; it is avoided for a while. What many notice at once counts once.

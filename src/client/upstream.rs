@@ -9,17 +9,15 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use slab::Slab;
 use tokio::runtime::Handle;
-use tokio::time::Instant;
 
 use super::feed::Feed;
-use super::grudges::Grudges;
 use super::journal::{Condition, Journal};
-use super::protocol::{Explain, Explained, Protocol};
-use super::servers::{Seat, ServerFigures, Servers, Unserved};
+use super::protocol::Protocol;
+use super::servers::{ServerFigures, Servers};
 use super::{Answer, Ask, ClientMetrics, Failure, Reason, Timings};
-use crate::name::{Addr, DelegateTree};
+use crate::name::Addr;
 use crate::runtime::Seldom;
-use crate::store::{Staleness, Unanswered, Watch};
+use crate::store::{Staleness, Watch};
 
 /// The same thing is logged at most once in this time.
 const LOG_PERIOD: Duration = Duration::from_secs(10);
@@ -27,7 +25,7 @@ const LOG_PERIOD: Duration = Duration::from_secs(10);
 /// Another name server. Cloning shares everything.
 #[derive(Clone)]
 pub struct Upstream {
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
 }
 
 pub(super) struct Shared {
@@ -101,62 +99,22 @@ impl Upstream {
     where
         T: PartialEq + Send + Sync + 'static,
     {
-        Feed::start(runtime, &self.shared, ask, convert)
+        let feed = self.feed(runtime, ask, convert);
+        feed.begin();
+        feed
     }
 
-    /// Explains a name. Tries until it succeeds, the server says that it cannot be done, or the time is up.
-    ///
-    /// # Errors
-    /// [`Unanswered`], with the reason.
-    pub async fn explain(&self, ask: &Explain, limit: Duration) -> Result<DelegateTree<Explained>, Unanswered> {
-        let shared = &self.shared;
-        let deadline = Instant::now() + limit;
-        let mut grudges = self.grudges();
-        loop {
-            let timed_out = |reason| Unanswered::TimedOut { waited: limit, reason: Some(reason) };
-            let seat = self.pick(&grudges, deadline).await.map_err(|failure| timed_out(failure.text))?;
-            let explained = shared.protocol.explain(seat.server(), ask);
-            let failure = match tokio::time::timeout_at(deadline, explained).await {
-                Ok(Ok(tree)) => return Ok(tree),
-                Ok(Err(failure)) if failure.reason == Reason::Declared => return Err(Unanswered::Failed(failure.text)),
-                Ok(Err(failure)) => failure,
-                Err(_) => return Err(Unanswered::TimedOut { waited: limit, reason: None }),
-            };
-            grudges.bear(seat.server().address());
-            let again = Instant::now() + shared.timings.spread;
-            if again >= deadline {
-                return Err(timed_out(failure.text));
-            }
-            tokio::time::sleep_until(again).await;
-        }
-    }
-
-    pub(super) fn grudges(&self) -> Grudges {
-        Grudges::new(self.shared.timings.retry)
-    }
-
-    /// A place at a server, as soon as one may be asked.
-    ///
-    /// # Errors
-    /// Why there was none until `deadline`.
-    pub(super) async fn pick(&self, grudges: &Grudges, deadline: Instant) -> Result<Seat, Failure> {
-        let shared = &self.shared;
-        let mut news = shared.servers.news();
-        loop {
-            news.mark_unchanged();
-            let Unserved { retry_at, failure } = match shared.servers.pick(None, grudges) {
-                Ok(seat) => return Ok(seat),
-                Err(unserved) => unserved,
-            };
-            if retry_at.is_some_and(|at| at >= deadline) || Instant::now() >= deadline {
-                return Err(failure);
-            }
-            let until = retry_at.unwrap_or(deadline);
-            tokio::select! {
-                () = tokio::time::sleep_until(until) => {}
-                _ = news.changed() => {}
-            }
-        }
+    /// As [`Upstream::follow`], but nothing is followed before [`Feed::begin`].
+    pub fn feed<T>(
+        &self,
+        runtime: &Handle,
+        ask: Ask,
+        convert: impl Fn(Answer) -> Result<T, String> + Send + Sync + 'static,
+    ) -> Feed<T>
+    where
+        T: PartialEq + Send + Sync + 'static,
+    {
+        Feed::new(runtime, &self.shared, ask, convert)
     }
 
     /// How many values are the last good ones because nobody vouches for them.
@@ -190,7 +148,7 @@ impl Upstream {
         if let Some(doubt) = doubt {
             page["addresses"] = doubt.into();
         }
-        for (_, journal) in &*self.shared.journals.lock() {
+        for journal in self.shared.journals() {
             let ask = journal.ask();
             let shown = journal.page();
             match ask {
@@ -218,21 +176,21 @@ impl Shared {
     }
 
     /// Counts a failure and logs it.
-    pub(super) fn note(&self, ask: &Ask, failure: &Failure, server: Option<SocketAddr>) {
+    pub(super) fn note(&self, what: &dyn fmt::Display, failure: &Failure, server: Option<SocketAddr>) {
         self.metrics.ended(&self.name, failure.reason);
-        self.log(ask, failure, server);
+        self.log(what, failure, server);
     }
 
     /// Logs a failure that is not this watch's own, or that ended nothing; the first of a streak at once.
-    pub(super) fn log(&self, ask: &Ask, failure: &Failure, server: Option<SocketAddr>) {
+    pub(super) fn log(&self, what: &dyn fmt::Display, failure: &Failure, server: Option<SocketAddr>) {
         let Failure { reason, text } = failure;
         let server = server.map(|server| server.to_string()).unwrap_or_default();
         let upstream = &*self.name;
         match self.logs[*reason as usize].due() {
             Some(left_out) => {
-                tracing::warn!(upstream, server, watch = %ask, %reason, left_out, "{text}; what is known stays, trying again");
+                tracing::warn!(upstream, server, watch = %what, %reason, left_out, "{text}; what is known stays, trying again");
             }
-            None => tracing::debug!(upstream, server, watch = %ask, %reason, "{text}; trying again"),
+            None => tracing::debug!(upstream, server, watch = %what, %reason, "{text}; trying again"),
         }
     }
 
@@ -245,9 +203,14 @@ impl Shared {
         }
     }
 
+    /// Copied out: new names wait for this lock.
+    fn journals(&self) -> Vec<Arc<Journal>> {
+        self.journals.lock().iter().map(|(_, journal)| journal.clone()).collect()
+    }
+
     pub(super) fn figures(&self) -> Figures {
         let mut figures = Figures::default();
-        for (_, journal) in &*self.journals.lock() {
+        for journal in self.journals() {
             match journal.condition() {
                 Condition::Waiting => figures.waiting += 1,
                 Condition::Current => figures.current += 1,

@@ -16,6 +16,7 @@ mod golden_http;
 mod golden_thrift;
 mod name_values;
 mod relay;
+mod relay_dtabs;
 mod stale_values;
 mod starting;
 mod support;

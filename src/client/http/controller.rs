@@ -1,6 +1,5 @@
 //! Writing dtabs at another name server: once, and never a second time by mistake.
 
-use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,15 +7,16 @@ use std::time::Duration;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use http::header::{CONTENT_TYPE, IF_MATCH};
+use http::header::{CONTENT_TYPE, IF_MATCH, RETRY_AFTER};
 use http::{Method, StatusCode};
 use http_body_util::Full;
 use tokio::time::Instant;
 
-use super::exchange::Unsent;
+use super::exchange::{Patience, Unsent};
 use super::{DTABS, Http, version_of};
-use crate::client::{Failure, Reason, Server, Upstream};
+use crate::client::{Answer, Ask, Failure, Reason, Server, Upstream};
 use crate::name::Dtab;
+use crate::store::Unanswered;
 use crate::text::url::Target;
 
 /// The HTTP controller of another name server.
@@ -26,25 +26,26 @@ pub struct Controller {
     http: Arc<Http>,
 }
 
-/// A write that the server has done.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A write that a server has done.
+#[derive(Clone, Debug)]
 pub struct Written {
-    /// The version that is stored now, if the server told it.
-    pub version: Option<Bytes>,
+    server: Arc<Server>,
 }
 
-/// A write, or a read, that was not done, as far as can be told.
+/// A write that was not done, as far as can be told.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Refused {
-    /// The server refused it with this status and text; with 412, what version is stored if it says so.
+    /// The server refused it with this status and text.
     #[error("HTTP status {status}: {text}")]
     Status {
         /// The status.
         status: StatusCode,
         /// What the server says.
         text: String,
-        /// `Etag`, as the bytes that it stands for.
+        /// `Etag`, as the bytes that it stands for: with 412, the version that is stored.
         version: Option<Bytes>,
+        /// The server says when to try again (`Retry-After`): nothing was done.
+        later: bool,
     },
     /// It never reached a server.
     #[error("{0}")]
@@ -65,45 +66,23 @@ impl Controller {
         &self.upstream
     }
 
-    /// The dtab that is stored, and its version; none = no such namespace.
+    /// What is stored now: the answer to [`Ask::Dtab`] or [`Ask::Namespaces`], from one server after the other until one
+    /// answers.
     ///
     /// # Errors
-    /// [`Refused`]
-    pub async fn get(&self, ns: &str, limit: Duration) -> Result<Option<(Dtab, Bytes)>, Refused> {
-        self.read(limit, |server| self.http.dtab(server, ns)).await
+    /// [`Unanswered`], with the reason.
+    pub async fn read(&self, ask: &Ask, limit: Duration) -> Result<Answer, Unanswered> {
+        self.upstream.once(ask, limit, |server| async move { self.http.read(&server, ask).await }).await
     }
 
-    /// Reads, from one server after the other until one answers.
-    async fn read<T, F>(&self, limit: Duration, from: impl Fn(Arc<Server>) -> F) -> Result<T, Refused>
-    where
-        F: Future<Output = Result<T, Failure>>,
-    {
-        let deadline = Instant::now() + limit;
-        let mut grudges = self.upstream.grudges();
-        loop {
-            let seat = self.upstream.pick(&grudges, deadline).await.map_err(Refused::Unreached)?;
-            let server = seat.server();
-            match tokio::time::timeout_at(deadline, from(server.clone())).await {
-                Ok(Ok(value)) => {
-                    server.answered();
-                    return Ok(value);
-                }
-                Ok(Err(failure)) if failure.reason.is_of_connection() && Instant::now() < deadline => {
-                    server.failed(&failure);
-                    grudges.bear(server.address());
-                }
-                Ok(Err(failure)) => return Err(Refused::Unreached(failure)),
-                Err(_) => return Err(Refused::Unreached(late(limit))),
-            }
-        }
-    }
-
-    /// The names of all namespaces.
+    /// What is stored now at the server that has done a write. Others may not know of it yet.
     ///
     /// # Errors
-    /// [`Refused`]
-    pub async fn list(&self, limit: Duration) -> Result<BTreeSet<String>, Refused> {
-        self.read(limit, |server| self.http.namespaces(server)).await
+    /// Why it does not tell within `limit`.
+    pub async fn read_back(&self, written: &Written, ask: &Ask, limit: Duration) -> Result<Answer, Failure> {
+        let read = self.http.read(&written.server, ask);
+        let late = |_| Failure::new(Reason::Silent, format!("no answer within {} ms", limit.as_millis()));
+        tokio::time::timeout(limit, read).await.map_err(late)?
     }
 
     /// Makes a namespace.
@@ -161,31 +140,29 @@ impl Controller {
             let request = request.body(Full::new(body.clone()));
             let request =
                 request.map_err(|error| Refused::Unreached(Failure::new(Reason::BadAnswer, error.to_string())))?;
-            let patience = deadline.saturating_duration_since(Instant::now());
+            let patience = Patience { until: deadline, answer: limit };
             let mut exchange = match self.http.exchanges.begin(server, request, patience).await {
                 Ok(exchange) => exchange,
                 Err(Unsent { failure, sent: true }) => return Err(Refused::Uncertain(failure)),
-                Err(Unsent { failure, sent: false }) => {
-                    server.failed(&failure);
+                Err(Unsent { failure, sent: false }) if Instant::now() >= deadline => {
+                    return Err(Refused::Unreached(failure));
+                }
+                Err(Unsent { sent: false, .. }) => {
                     grudges.bear(server.address());
                     continue;
                 }
             };
-            server.answered();
-            let (status, version) = (exchange.head.status, version_of(&exchange));
-            let version = Some(version).filter(|version| !version.is_empty());
+            let status = exchange.head.status;
             if status.is_success() {
-                return Ok(Written { version });
+                return Ok(Written { server: server.clone() });
             }
+            let version = version_of(&exchange).ok().filter(|version| !version.is_empty());
+            let later = exchange.head.headers.contains_key(RETRY_AFTER);
             let text = exchange.whole(self.http.exchanges.timings.handshake).await.unwrap_or_default();
-            let text = String::from_utf8_lossy(&text).trim().to_owned();
-            return Err(Refused::Status { status, text, version });
+            let text = Failure::new(Reason::Status, String::from_utf8_lossy(&text).trim()).to_string();
+            return Err(Refused::Status { status, text, version, later });
         }
     }
-}
-
-fn late(limit: Duration) -> Failure {
-    Failure::new(Reason::Silent, format!("no answer within {} ms", limit.as_millis()))
 }
 
 impl fmt::Debug for Controller {

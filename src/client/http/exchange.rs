@@ -10,14 +10,15 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
-use tokio::sync::Semaphore;
+use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::client::{ClientMetrics, Connect, Failure, Reason, Server, Timings};
 use crate::text::root_cause;
 
-/// So many connections are being made at a time; the others wait their turn.
-const AT_ONCE: usize = 64;
+/// How long to wait for a turn to connect. Servers that are there connect thousands in this time, and one that is not
+/// sends away whoever waits.
+const TURN: Duration = Duration::from_secs(30);
 
 /// Bytes of one answer, or of one line of a stream: a dtab of the greatest size, or a large tree with its addresses.
 pub(super) const MOST_BYTES: usize = 64 << 20;
@@ -30,7 +31,15 @@ pub(super) struct Exchanges {
     pub(super) metrics: ClientMetrics,
     /// The `Host` of requests.
     pub(super) host: HeaderValue,
-    turns: Semaphore,
+}
+
+/// How long an exchange may take until the head of its answer is there.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Patience {
+    /// In all.
+    pub(super) until: Instant,
+    /// Once it is sent.
+    pub(super) answer: Duration,
 }
 
 /// An answer whose head is there.
@@ -39,6 +48,9 @@ pub(super) struct Exchange {
     body: Incoming,
     _connection: AbortOnDropHandle<()>,
 }
+
+/// A connection, and the task that carries its bytes.
+type Connection = (http1::SendRequest<Full<Bytes>>, AbortOnDropHandle<()>);
 
 /// What went wrong, and whether the request may have reached the server.
 #[derive(Debug)]
@@ -57,52 +69,86 @@ impl Exchanges {
         metrics: ClientMetrics,
         host: HeaderValue,
     ) -> Self {
-        Self { upstream, connect, timings, metrics, host, turns: Semaphore::new(AT_ONCE) }
+        Self { upstream, connect, timings, metrics, host }
     }
 
-    /// Sends a request and waits for the head of its answer, for as long as a handshake may take at first; `patience` is
-    /// for a server that has to wait for others.
+    /// Sends a request and waits for the head of its answer. What this shows of the server counts for all: whether
+    /// connections to it can be made, and whether HTTP is spoken there. What it answers is the request's own.
     pub(super) async fn begin(
         &self,
-        server: &Server,
+        server: &Arc<Server>,
         mut request: Request<Full<Bytes>>,
-        patience: Duration,
+        Patience { until, answer }: Patience,
     ) -> Result<Exchange, Unsent> {
         request.headers_mut().insert(HOST, self.host.clone());
-        let connected = {
-            let _turn = self.turns.acquire().await;
-            self.connect(server).await
-        };
-        self.metrics.connected(&self.upstream, connected.as_ref().err().map(|failure| failure.reason));
-        let (mut sender, connection) = connected.map_err(|failure| Unsent { failure, sent: false })?;
-        let failed = |failure| Unsent { failure, sent: true };
-        let answer = tokio::time::timeout(patience, sender.send_request(request)).await;
-        let answer = answer.map_err(|_| {
+        let (mut sender, connection) =
+            self.connected(server, until).await.map_err(|failure| Unsent { failure, sent: false })?;
+        let answer = answer.min(until.saturating_duration_since(Instant::now()));
+        let sent = tokio::time::timeout(answer, sender.send_request(request)).await;
+        let sent = sent.map(|sent| sent.map_err(|error| broken(&error))).unwrap_or_else(|_| {
             // Who has to wait for others may take longer than a handshake, and is well all the same.
-            let waited_for_others = patience > self.timings.handshake;
+            let waited_for_others = answer != self.timings.handshake;
             let reason = if waited_for_others { Reason::Silent } else { Reason::HandshakeTimeout };
-            failed(Failure::new(reason, format!("no answer within {} ms", patience.as_millis())))
-        })?;
-        let (head, body) = answer.map_err(|error| failed(broken(&error)))?.into_parts();
-        Ok(Exchange { head, body, _connection: connection })
+            Err(Failure::new(reason, format!("no answer within {} ms", answer.as_millis())))
+        });
+        match sent {
+            Ok(answer) => {
+                server.answered();
+                let (head, body) = answer.into_parts();
+                Ok(Exchange { head, body, _connection: connection })
+            }
+            Err(failure) => {
+                if failure.reason.is_of_connection() {
+                    server.failed(&failure);
+                }
+                Err(Unsent { failure, sent: true })
+            }
+        }
     }
 
-    async fn connect(
-        &self,
-        server: &Server,
-    ) -> Result<(http1::SendRequest<Full<Bytes>>, AbortOnDropHandle<()>), Failure> {
-        let limit = self.timings.connect;
-        let stream = tokio::time::timeout(limit, self.connect.connect(server.address())).await;
-        let stream = stream.map_err(|_| {
-            Failure::new(Reason::ConnectTimeout, format!("the connection took longer than {} ms", limit.as_millis()))
-        })??;
-        let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(|error| broken(&error))?;
-        let connection = tokio::spawn(async move {
-            // How it ends shows to those who use it.
-            let _ = connection.await;
+    /// A connection, once it is this one's turn. It is made in a task of its own, so that whoever gives up before its time
+    /// is over leaves behind what is to be known of the server.
+    async fn connected(&self, server: &Arc<Server>, until: Instant) -> Result<Connection, Failure> {
+        let began = Instant::now();
+        let turn = tokio::time::timeout_at(until.min(began + TURN), server.turn()).await;
+        let turn = turn.map_err(|_| {
+            let text = format!("others connect there: no turn within {} ms", began.elapsed().as_millis());
+            Failure::new(Reason::Busy, text)
+        })?;
+        // Those whose turn was before may have found out.
+        if let Some(failure) = server.refusal() {
+            return Err(failure);
+        }
+        let (upstream, connect, limit) = (self.upstream.clone(), self.connect.clone(), self.timings.connect);
+        let (metrics, server) = (self.metrics.clone(), server.clone());
+        let connecting = tokio::spawn(async move {
+            let _turn = turn;
+            let connected = dial(&*connect, &server, limit).await;
+            metrics.connected(&upstream, connected.as_ref().err().map(|failure| failure.reason));
+            connected.inspect_err(|failure| server.failed(failure))
         });
-        Ok((sender, AbortOnDropHandle::new(connection)))
+        match tokio::time::timeout_at(until, connecting).await {
+            Ok(Ok(connected)) => connected,
+            Ok(Err(panic)) => Err(Failure::new(Reason::Panic, format!("internal error: {panic}"))),
+            Err(_) => {
+                let text = format!("no connection within {} ms", began.elapsed().as_millis());
+                Err(Failure::new(Reason::ConnectTimeout, text))
+            }
+        }
     }
+}
+
+async fn dial(connect: &dyn Connect, server: &Server, limit: Duration) -> Result<Connection, Failure> {
+    let stream = tokio::time::timeout(limit, connect.connect(server.address())).await;
+    let stream = stream.map_err(|_| {
+        Failure::new(Reason::ConnectTimeout, format!("the connection took longer than {} ms", limit.as_millis()))
+    })??;
+    let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(|error| broken(&error))?;
+    let connection = tokio::spawn(async move {
+        // How it ends shows to those who use it.
+        let _ = connection.await;
+    });
+    Ok((sender, AbortOnDropHandle::new(connection)))
 }
 
 // === impl Exchange ===

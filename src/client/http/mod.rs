@@ -8,7 +8,6 @@ mod exchange;
 mod json;
 mod lines;
 
-use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::fmt;
 use std::sync::Arc;
@@ -18,18 +17,19 @@ use async_trait::async_trait;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use http::header::{ACCEPT, ETAG};
+use http::header::{ACCEPT, CONTENT_TYPE, ETAG};
 use http::{HeaderValue, Method, Request, StatusCode};
 use http_body_util::Full;
+use tokio::time::Instant;
 
 use super::{
     Ages, Answer, Ask, ClientMetrics, Connect, End, Explain, Explained, Failure, News, Protocol, Reason, Server,
     Timings,
 };
-use crate::name::{DelegateTree, Limits, NameTree};
+use crate::name::{DelegateTree, Dtab, Limits, NameTree};
 use crate::runtime::heavy;
 use crate::text::url::Target;
-use exchange::{Exchange, Exchanges, Unsent};
+use exchange::{Exchange, Exchanges, Patience, Unsent};
 use json::Said;
 use lines::Lines;
 
@@ -81,9 +81,11 @@ impl Http {
     }
 
     /// Sends a GET and waits for the head of its answer, within `patience`.
-    async fn get(&self, server: &Server, target: &Target, patience: Duration) -> Result<Exchange, Failure> {
+    async fn get(&self, server: &Arc<Server>, target: &Target, patience: Duration) -> Result<Exchange, Failure> {
         let request = self.request(Method::GET, target).body(Full::new(Bytes::new()));
         let request = request.map_err(|error| Failure::new(Reason::BadAnswer, error.to_string()))?;
+        // Whoever asks bounds the time; this is for the sake of the server's turns.
+        let patience = Patience { until: Instant::now() + 2 * ANSWER, answer: patience };
         let exchange = self.exchanges.begin(server, request, patience).await;
         exchange.map_err(|Unsent { failure, .. }| failure)
     }
@@ -93,54 +95,59 @@ impl Http {
         news.asked();
         if let Ask::Dtab { ns } = ask {
             // Its stream says nothing of a namespace that is not there.
-            news.tell(Answer::Dtab(self.dtab(server.clone(), ns).await?))?;
-            server.answered();
+            news.tell(Answer::Dtab(self.dtab(server, ns).await?))?;
         }
         // The head of a stream comes at once, whenever its first value does.
         let mut exchange = self.get(server, &target(ask), self.exchanges.timings.handshake).await?;
         if exchange.head.status != StatusCode::OK {
             return Err(refused(&mut exchange, self.exchanges.timings).await.into());
         }
+        readable(&exchange)?;
         let mut lines = Lines::new(exchange);
         while let Some(line) = lines.next().await? {
             match ask {
                 // The line has no version.
-                Ask::Dtab { ns } => news.tell(Answer::Dtab(self.dtab(server.clone(), ns).await?))?,
+                Ask::Dtab { ns } => news.tell(Answer::Dtab(self.dtab(server, ns).await?))?,
                 _ => match said(ask, line).await? {
                     Said::Answer(answer) => news.tell(answer)?,
                     Said::Declared(reason) => news.declined(Failure::new(Reason::Declared, reason)),
                     Said::Pending => {}
                 },
             }
-            server.answered();
         }
-        server.drains();
         Err(End::Gone(Reason::EndOfStream))
     }
 
-    /// The names of all namespaces.
-    async fn namespaces(&self, server: Arc<Server>) -> Result<BTreeSet<String>, Failure> {
+    /// What is stored now.
+    async fn read(&self, server: &Arc<Server>, ask: &Ask) -> Result<Answer, Failure> {
+        match ask {
+            Ask::Dtab { ns } => self.dtab(server, ns).await.map(Answer::Dtab),
+            _ => self.namespaces(server).await,
+        }
+    }
+
+    async fn namespaces(&self, server: &Arc<Server>) -> Result<Answer, Failure> {
         let timings = self.exchanges.timings;
-        let mut exchange = self.get(&server, &Target::route(DTABS), ANSWER).await?;
+        let mut exchange = self.get(server, &Target::route(DTABS), ANSWER).await?;
         if exchange.head.status != StatusCode::OK {
             return Err(refused(&mut exchange, timings).await);
         }
         match said(&Ask::Namespaces, exchange.whole(timings.handshake).await?).await? {
-            Said::Answer(Answer::Namespaces(names)) => Ok(names),
+            Said::Answer(names) => Ok(names),
             other => Err(Failure::new(Reason::BadAnswer, format!("no list of namespaces: {other:?}"))),
         }
     }
 
     /// A stored dtab with its version.
-    async fn dtab(&self, server: Arc<Server>, ns: &str) -> Result<Option<(crate::name::Dtab, Bytes)>, Failure> {
+    async fn dtab(&self, server: &Arc<Server>, ns: &str) -> Result<Option<(Dtab, Bytes)>, Failure> {
         let timings = self.exchanges.timings;
-        let mut exchange = self.get(&server, &Target::namespace(DTABS, ns), ANSWER).await?;
+        let mut exchange = self.get(server, &Target::namespace(DTABS, ns), ANSWER).await?;
         match exchange.head.status {
             StatusCode::OK => {}
             StatusCode::NOT_FOUND => return Ok(None),
             _ => return Err(refused(&mut exchange, timings).await),
         }
-        let version = version_of(&exchange);
+        let version = version_of(&exchange)?;
         let body = exchange.whole(timings.handshake).await?;
         let limits = self.limits;
         let dtab = off_runtime(body, move |body| json::dtab(body, &limits)).await?;
@@ -159,16 +166,10 @@ impl Protocol for Http {
     }
 
     async fn follow(&self, server: &Arc<Server>, ask: &Ask, news: &News) -> End {
-        let end = match self.stream(server, ask, news).await {
+        match self.stream(server, ask, news).await {
             Err(end) => end,
             Ok(never) => match never {},
-        };
-        if let End::Failed(failure) = &end
-            && (failure.reason.is_of_connection() || failure.reason == Reason::Nack)
-        {
-            server.failed(failure);
         }
-        end
     }
 
     async fn explain(&self, server: &Arc<Server>, ask: &Explain) -> Result<DelegateTree<Explained>, Failure> {
@@ -232,19 +233,34 @@ async fn off_runtime<T: Send + 'static>(
     read.map_err(|bad| Failure::new(Reason::BadAnswer, format!("an answer without sense: {bad}")))
 }
 
-/// The version that an answer tells; empty if it tells none. Proxies may have put it in quotes.
-fn version_of(exchange: &Exchange) -> Bytes {
-    let tag = exchange.head.headers.get(ETAG).map(|tag| tag.as_bytes()).unwrap_or_default();
-    let tag: Vec<u8> = tag.iter().copied().filter(|byte| *byte != b'"').collect();
-    STANDARD.decode(tag).unwrap_or_default().into()
+/// What a proxy in between says is no answer: lines of plain text are taken for what the server says.
+fn readable(exchange: &Exchange) -> Result<(), Failure> {
+    let kind = exchange.head.headers.get(CONTENT_TYPE).map(|kind| String::from_utf8_lossy(kind.as_bytes()));
+    match kind {
+        Some(kind) if kind.trim_start().to_ascii_lowercase().starts_with("text/html") => {
+            Err(Failure::new(Reason::BadAnswer, format!("an answer without sense: {kind}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The version that an answer tells; empty if it tells none. Proxies may have put it in quotes, or marked it as weak.
+fn version_of(exchange: &Exchange) -> Result<Bytes, Failure> {
+    let Some(tag) = exchange.head.headers.get(ETAG) else { return Ok(Bytes::new()) };
+    let text = String::from_utf8_lossy(tag.as_bytes());
+    let plain = text.trim().trim_start_matches("W/").trim_matches('"');
+    let version = STANDARD.decode(plain).map_err(|_| {
+        // Whoever edits what he reads would replace whatever is there.
+        Failure::new(Reason::BadAnswer, format!("an answer without sense: Etag {text} is no version"))
+    })?;
+    Ok(version.into())
 }
 
 /// What a server says that does not answer with success.
 async fn refused(exchange: &mut Exchange, timings: Timings) -> Failure {
-    const MOST: usize = 500;
     let status = exchange.head.status;
     let text = match exchange.whole(timings.handshake).await {
-        Ok(body) => String::from_utf8_lossy(&body[..body.len().min(MOST)]).trim().to_owned(),
+        Ok(body) => String::from_utf8_lossy(&body).trim().to_owned(),
         Err(failure) => failure.to_string(),
     };
     let text = if text.is_empty() { format!("HTTP status {status}") } else { format!("HTTP status {status}: {text}") };

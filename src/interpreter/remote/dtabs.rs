@@ -10,19 +10,20 @@ use bytes::Bytes;
 use http::StatusCode;
 use tokio::runtime::Handle;
 
+use super::source::Source;
 use super::{FOLLOWED_MAX, Remote};
 use crate::client::http::{Controller, Refused, Written};
-use crate::client::{Answer, Ask, Feed, Upstream};
+use crate::client::{Answer, Ask, Upstream};
 use crate::interpreter::Interpreter;
 use crate::name::{Dtab, IndexedDtab};
 use crate::storage::{Storage, StorageError, VersionedDtab};
-use crate::store::{Client, Live, Observer, OverBudget, Policy, Renewal, Staleness, Table, Unanswered, Watch};
+use crate::store::{Client, OverBudget, Policy, Staleness, Table, Unanswered, Watch};
 
 /// How long a write may take. Longer than the other server waits for its store.
 const WRITE: Duration = Duration::from_secs(35);
 
-/// How long a read may take that follows a write, or comes before somebody edits what he reads.
-const READ: Duration = Duration::from_secs(5);
+/// How long what nobody watches or reads is kept. Whoever reads many once leaves nothing behind for long.
+const IDLE: Duration = Duration::from_secs(60);
 
 /// The storage of a relay.
 pub struct RemoteDtabs {
@@ -30,25 +31,20 @@ pub struct RemoteDtabs {
     kept: Option<Kept>,
 }
 
-/// What is followed at the controller.
+/// What the controller keeps.
 #[derive(Clone)]
 struct Kept {
     controller: Controller,
-    dtabs: Table<String, Feed<Option<VersionedDtab>>>,
-    lists: Table<(), Feed<BTreeSet<String>>>,
+    dtabs: Table<String, Source<Option<VersionedDtab>>>,
+    lists: Table<(), Source<BTreeSet<String>>>,
 }
 
-/// A handle on a dtab that can be read anew.
-struct Renewable {
-    feed: Observer<Feed<Option<VersionedDtab>>>,
-    controller: Controller,
-    ns: String,
-}
-
-/// A handle on the list of namespaces that can be read anew.
-struct RenewableList {
-    feed: Observer<Feed<BTreeSet<String>>>,
-    controller: Controller,
+/// What a write does to the list of namespaces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Listing {
+    Stays,
+    MayGrow,
+    Changes,
 }
 
 // === impl RemoteDtabs ===
@@ -58,16 +54,15 @@ impl RemoteDtabs {
     /// runtime.
     pub fn new(remote: Remote, controller: Option<Controller>) -> Self {
         let kept = controller.map(|controller| {
-            let policy = Policy { budget: FOLLOWED_MAX, ..Policy::default() };
-            let runtime = Handle::current();
-            let (at, on) = (controller.upstream().clone(), runtime.clone());
+            let policy = Policy { budget: FOLLOWED_MAX, idle: IDLE, ..Policy::default() };
+            let (at, on) = (controller.clone(), Handle::current());
             let weigh = |ns: &String| 1 + ns.len() / 512;
             let dtabs = Table::weighed("watched namespaces", policy, weigh, move |ns: &String, _| {
-                at.follow(&on, Ask::Dtab { ns: ns.as_str().into() }, versioned)
+                Source::new(&on, &at, Ask::Dtab { ns: ns.as_str().into() }, versioned)
             });
-            let at = controller.upstream().clone();
+            let (at, on) = (controller.clone(), Handle::current());
             let lists = Table::new("lists of namespaces", policy, move |(): &(), _| {
-                at.follow(&runtime, Ask::Namespaces, namespaces)
+                Source::new(&on, &at, Ask::Namespaces, namespaces)
             });
             Kept { controller, dtabs, lists }
         });
@@ -86,39 +81,36 @@ impl Storage for RemoteDtabs {
     }
 
     fn dtab(&self, client: Client, namespace: &str) -> Result<Watch<Option<VersionedDtab>>, OverBudget> {
-        let Some(Kept { controller, dtabs, .. }) = &self.kept else { return self.remote.dtab(client, namespace) };
-        let ns = namespace.to_owned();
-        let feed = dtabs.observe(client, &ns)?;
-        Ok(Watch::new(feed.cell().clone(), Arc::new(Renewable { feed, controller: controller.clone(), ns })))
+        match &self.kept {
+            Some(kept) => Ok(kept.dtabs.observe(client, &namespace.to_owned())?.into()),
+            None => self.remote.dtab(client, namespace),
+        }
     }
 
     fn namespaces(&self) -> Watch<BTreeSet<String>> {
-        let Kept { controller, lists, .. } = match self.kept() {
-            Ok(kept) => kept,
-            Err(elsewhere) => return Watch::failed(elsewhere.to_string()),
-        };
-        match lists.observe(Client::INTERNAL, &()) {
-            Ok(feed) => {
-                let cell = feed.cell().clone();
-                Watch::new(cell, Arc::new(RenewableList { feed, controller: controller.clone() }))
-            }
-            Err(over) => Watch::failed(over.to_string()),
+        match self.kept().map(|kept| kept.lists.observe(Client::INTERNAL, &())) {
+            Ok(Ok(source)) => source.into(),
+            Ok(Err(over)) => Watch::failed(over.to_string()),
+            Err(elsewhere) => Watch::failed(elsewhere.to_string()),
         }
     }
 
     async fn create(&self, namespace: &str, dtab: Dtab) -> Result<Bytes, StorageError> {
         let kept = self.kept()?;
-        kept.written(namespace, kept.controller.create(namespace, &dtab, WRITE).await).await
+        let created = kept.controller.create(namespace, &dtab, WRITE).await;
+        kept.written(namespace, created, Listing::Changes).await
     }
 
     async fn update(&self, namespace: &str, dtab: Dtab, version: &[u8]) -> Result<Bytes, StorageError> {
         let kept = self.kept()?;
-        kept.written(namespace, kept.controller.put(namespace, &dtab, Some(version), WRITE).await).await
+        let updated = kept.controller.put(namespace, &dtab, Some(version), WRITE).await;
+        kept.written(namespace, updated, Listing::Stays).await
     }
 
     async fn put(&self, namespace: &str, dtab: Dtab) -> Result<Bytes, StorageError> {
         let kept = self.kept()?;
-        kept.written(namespace, kept.controller.put(namespace, &dtab, None, WRITE).await).await
+        let put = kept.controller.put(namespace, &dtab, None, WRITE).await;
+        kept.written(namespace, put, Listing::MayGrow).await
     }
 
     async fn delete(&self, namespace: &str, version: Option<&[u8]>) -> Result<(), StorageError> {
@@ -128,7 +120,8 @@ impl Storage for RemoteDtabs {
             let text = "a relay cannot delete a namespace on condition of its version";
             return Err(StorageError::Elsewhere(text.to_owned()));
         }
-        kept.written(namespace, kept.controller.delete(namespace, WRITE).await).await.map(drop)
+        let deleted = kept.controller.delete(namespace, WRITE).await;
+        kept.written(namespace, deleted, Listing::Changes).await.map(drop)
     }
 
     async fn answered(&self) {}
@@ -152,71 +145,60 @@ impl fmt::Debug for RemoteDtabs {
 // === impl Kept ===
 
 impl Kept {
-    /// A write is visible here before it is acknowledged: the version that is stored then.
-    async fn written(&self, ns: &str, written: Result<Written, Refused>) -> Result<Bytes, StorageError> {
-        written.map_err(|refused| storage_error(ns, refused))?;
-        let stored = self.controller.get(ns, READ).await.ok();
-        if let Some(stored) = &stored
-            && let Some(feed) = self.dtabs.get(&ns.to_owned())
-            && let Err(failure) = feed.offer(Answer::Dtab(stored.clone()))
-        {
-            tracing::debug!(%failure, "a dtab that was written cannot be shown yet");
+    /// A write is visible here before it is acknowledged: the version that is stored then. It is done, whether it can be
+    /// read back or not; readers read anew in any case, and watchers are told a little later.
+    async fn written(
+        &self,
+        ns: &str,
+        written: Result<Written, Refused>,
+        listing: Listing,
+    ) -> Result<Bytes, StorageError> {
+        let written = written.map_err(|refused| storage_error(ns, refused))?;
+        let dtab = self.dtabs.get(&ns.to_owned());
+        if let Some(dtab) = &dtab {
+            shown(dtab.read_back(&written).await, "a dtab");
         }
-        if let Some(feed) = self.lists.get(&())
-            && let Ok(names) = self.controller.list(READ).await
-            && let Err(failure) = feed.offer(Answer::Namespaces(names))
-        {
-            tracing::debug!(%failure, "the list of namespaces cannot be shown yet");
+        if let Some(list) = self.lists.get(&()) {
+            let listed = || list.value().is_some_and(|names| names.contains(ns));
+            if listing == Listing::Changes || (listing == Listing::MayGrow && !listed()) {
+                shown(list.read_back(&written).await, "the list of namespaces");
+            }
         }
-        Ok(stored.flatten().map(|(_, version)| version).unwrap_or_default())
+        let stored = dtab.and_then(|dtab| dtab.value());
+        Ok(stored
+            .and_then(|stored| stored.as_ref().as_ref().map(|stored| stored.version().clone()))
+            .unwrap_or_default())
+    }
+}
+
+fn shown(outcome: Result<(), Unanswered>, what: &str) {
+    if let Err(failure) = outcome {
+        tracing::warn!(%failure, "{what} was written, and cannot be read back yet");
     }
 }
 
 fn storage_error(ns: &str, refused: Refused) -> StorageError {
-    let (status, text, version) = match refused {
-        Refused::Status { status, text, version } => (status, text, version),
+    let (status, text, version, later) = match refused {
+        Refused::Status { status, text, version, later } => (status, text, version, later),
         Refused::Unreached(failure) => return StorageError::Unavailable(failure.to_string()),
         Refused::Uncertain(failure) => return StorageError::Uncertain(failure.to_string()),
     };
+    let told = || format!("HTTP status {status}: {text}");
     match status {
         StatusCode::CONFLICT => StorageError::AlreadyExists(ns.to_owned()),
         StatusCode::NOT_FOUND => StorageError::DoesNotExist(ns.to_owned()),
         StatusCode::PRECONDITION_FAILED => StorageError::VersionMismatch { current: version },
         StatusCode::FORBIDDEN => StorageError::Forbidden(text),
+        StatusCode::UNAUTHORIZED | StatusCode::PROXY_AUTHENTICATION_REQUIRED => StorageError::Forbidden(told()),
         StatusCode::PAYLOAD_TOO_LARGE => StorageError::TooLarge(text),
         StatusCode::BAD_REQUEST => StorageError::InvalidNamespace { namespace: ns.to_owned(), rule: text },
         StatusCode::NOT_IMPLEMENTED => StorageError::Elsewhere(text),
-        StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS => StorageError::Unavailable(text),
-        status => StorageError::Uncertain(format!("HTTP status {status}: {text}")),
-    }
-}
-
-// === impl Live ===
-
-impl Live for Renewable {
-    fn renew(&self, limit: Duration) -> Option<Renewal<'_>> {
-        Some(Box::pin(async move {
-            let stored = self.controller.get(&self.ns, limit.min(READ)).await;
-            let stored = stored.map_err(|refused| unanswered(refused, limit.min(READ)))?;
-            self.feed.offer(Answer::Dtab(stored)).map_err(|failure| Unanswered::Failed(failure.text))
-        }))
-    }
-}
-
-impl Live for RenewableList {
-    fn renew(&self, limit: Duration) -> Option<Renewal<'_>> {
-        Some(Box::pin(async move {
-            let names = self.controller.list(limit.min(READ)).await;
-            let names = names.map_err(|refused| unanswered(refused, limit.min(READ)))?;
-            self.feed.offer(Answer::Namespaces(names)).map_err(|failure| Unanswered::Failed(failure.text))
-        }))
-    }
-}
-
-fn unanswered(refused: Refused, waited: Duration) -> Unanswered {
-    match refused {
-        Refused::Unreached(failure) => Unanswered::TimedOut { waited, reason: Some(failure.text) },
-        Refused::Status { .. } | Refused::Uncertain(_) => Unanswered::Failed(refused.to_string().into()),
+        StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT => StorageError::Unavailable(told()),
+        // Whoever says when to come back has done nothing; who does not may have.
+        StatusCode::SERVICE_UNAVAILABLE if later => StorageError::Unavailable(text),
+        StatusCode::SERVICE_UNAVAILABLE => StorageError::Uncertain(text),
+        status if status.is_server_error() => StorageError::Uncertain(told()),
+        _ => StorageError::Elsewhere(told()),
     }
 }
 

@@ -6,6 +6,7 @@
 
 mod config;
 mod dtabs;
+mod source;
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;

@@ -1,7 +1,6 @@
 //! What is watched of the store, with a way to ask for the present.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -9,7 +8,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::consul::{Agent, Answer, Consistency, ConsulError, Given, Offered, Poll, Query, Request, Sink, Undecoded};
 use crate::runtime::Backoff;
-use crate::store::{Cell, Live, Observer, Reason, Renewal, Standing, Unanswered};
+use crate::store::{Cell, Live, Observer, Reads, Reason, Renewal, Standing, Unanswered};
 
 /// How long a one-shot reader waits for a store that does not answer, where a last good value is known already.
 const KNOWN: Duration = Duration::from_secs(10);
@@ -36,21 +35,13 @@ pub(super) struct Watched<T> {
     present: Request,
     /// Asked when there is nothing: it shows a denial that the other does not.
     probe: Option<Request>,
-    reads: Reads,
+    reads: Reads<Verdict>,
 }
 
 /// A cell, and what of its values is nothing.
 struct Shown<T> {
     cell: Arc<Cell<T>>,
     is_nothing: fn(&T) -> bool,
-}
-
-/// Reads for many who ask, one at a time: nobody gets an answer to a question older than his own, and however many ask
-/// there are at most two reads in a row.
-struct Reads {
-    begun: AtomicU64,
-    /// The number of the last one that gave an answer, and the answer. Whoever reads holds it.
-    last: tokio::sync::Mutex<(u64, Verdict)>,
 }
 
 /// What an answer comes to: a value, or why what is stored is none.
@@ -186,70 +177,5 @@ impl<T: PartialEq + Send + Sync + 'static> Sink<T> for Shown<T> {
     fn empties(&self, value: &T) -> bool {
         // Even where nothing is known yet: routes would be lost, if only for a moment.
         (self.is_nothing)(value)
-    }
-}
-
-// === impl Reads ===
-
-impl Default for Reads {
-    fn default() -> Self {
-        Self { begun: AtomicU64::new(0), last: tokio::sync::Mutex::new((0, Ok(()))) }
-    }
-}
-
-impl Reads {
-    /// Ends when a read that began after this call has given an answer: one of its own if need be.
-    async fn after_now<E>(&self, read: impl AsyncFnOnce() -> Result<Verdict, E>) -> Result<Verdict, E> {
-        let before = self.begun.load(Ordering::SeqCst);
-        let mut last = self.last.lock().await;
-        if last.0 > before {
-            return Ok(last.1.clone());
-        }
-        let number = self.begun.fetch_add(1, Ordering::SeqCst) + 1;
-        let verdict = read().await?;
-        *last = (number, verdict.clone());
-        Ok(verdict)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test(start_paused = true)]
-    async fn many_who_ask_at_once_are_served_by_two_reads_and_none_by_one_that_began_before() {
-        let (reads, made) = (Arc::new(Reads::default()), Arc::new(AtomicU64::new(0)));
-        let ask = || {
-            let (reads, made) = (reads.clone(), made.clone());
-            tokio::spawn(async move {
-                reads
-                    .after_now(async || {
-                        made.fetch_add(1, Ordering::SeqCst);
-                        sleep(Duration::from_secs(1)).await;
-                        Ok::<Verdict, ()>(Ok(()))
-                    })
-                    .await
-            })
-        };
-        let first = ask();
-        sleep(Duration::from_millis(500)).await;
-        let others: Vec<_> = (0..50).map(|_| ask()).collect();
-        let began = Instant::now();
-        for asked in std::iter::once(first).chain(others) {
-            assert_eq!(asked.await.expect("not cancelled"), Ok(Ok(())));
-        }
-        assert_eq!(made.load(Ordering::SeqCst), 2);
-        assert_eq!(began.elapsed(), Duration::from_millis(1500));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_read_that_fails_serves_nobody_else() {
-        let reads = Reads::default();
-        let fails = reads.after_now(async || {
-            sleep(Duration::from_secs(1)).await;
-            Err("lost")
-        });
-        let reads_itself = reads.after_now(async || Ok::<Verdict, &str>(Err("no dtab".into())));
-        assert_eq!(tokio::join!(fails, reads_itself), (Err("lost"), Ok(Err("no dtab".into()))));
     }
 }

@@ -10,6 +10,7 @@ mod proxy;
 mod refusals;
 mod scripted;
 mod storm;
+mod streams;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
