@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use rosterd::app::Config;
-use serde::Deserialize;
 use serde_yaml::Value;
 
 /// What is built so far. A kind that is not must be the only reason to refuse a file that namerd loads.
@@ -85,46 +84,6 @@ fn configurations_in_the_shapes_people_run_load_or_name_exactly_what_is_not_buil
         .collect();
     assert!(configurations.len() >= 12, "{} files", configurations.len());
     check_all(configurations);
-}
-
-#[test]
-fn configurations_found_in_the_field_load_or_name_exactly_what_is_not_built_yet() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data/real-configs");
-    if !folder.is_dir() {
-        println!("not run: {} is not there", folder.display());
-        return;
-    }
-    let configurations: Vec<(String, String)> = files(&folder).iter().flat_map(|file| embedded(file)).collect();
-    assert!(configurations.len() >= 18, "{} configurations", configurations.len());
-    check_all(configurations);
-}
-
-/// The configurations of namerd in a file: itself, those in its ConfigMaps, or that in the command of its job.
-fn embedded(file: &Path) -> Vec<(String, String)> {
-    let name = file.file_name().and_then(|name| name.to_str()).expect("a name of text").to_owned();
-    // Of routers, of health checks, and a job that fetches its configuration.
-    if name.contains("client") || name.contains("healthcheck") || name.ends_with(".mustache") {
-        return Vec::new();
-    }
-    let text = std::fs::read_to_string(file).expect("a file of text");
-    // The directories of those hosts.
-    let here = format!("rootDir: {}/tests/data/configs/disco", env!("CARGO_MANIFEST_DIR"));
-    let text = text.replace("rootDir: /disco", &here).replace("rootDir: disco", &here);
-    let documents: Vec<Value> = serde_yaml::Deserializer::from_str(&text)
-        .map(|document| Value::deserialize(document).expect("a file of YAML"))
-        .collect();
-    let texts: Vec<String> = if let Some(command) = documents[0].get("cmd").and_then(Value::as_str) {
-        let (_, echoed) = command.split_once("echo \"").expect("the configuration is echoed");
-        let (echoed, _) = echoed.split_once("\" |").expect("into the program");
-        vec![echoed.replace("\\\"", "\"")]
-    } else if documents.iter().any(|document| document.get("apiVersion").is_some()) {
-        let maps = documents.iter().filter_map(|document| document.get("data")?.get("config.yml")?.as_str());
-        maps.map(str::to_owned).collect()
-    } else {
-        vec![text]
-    };
-    assert!(!texts.is_empty(), "{name} has no configuration");
-    texts.into_iter().map(|text| (name.clone(), text)).collect()
 }
 
 /// A mistake: the keys of a file, a part of the message that namerd prints where it prints one of its own, and the kind

@@ -64,6 +64,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Session<IO> {
                 linger(&mut self.io).await;
             }
         }
+        self.times.look();
         self.server.stats.closed(self.times.age(), self.traffic);
     }
 

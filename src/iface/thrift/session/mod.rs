@@ -184,6 +184,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Session<IO> {
             }
             if self.has_work() {
                 tokio::task::yield_now().await; // others have work too
+                self.times.look();
             }
         }
     }
@@ -247,7 +248,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Session<IO> {
             () => READ,
         };
         let Self { io, input, output, receiving, mailbox, tasks, times, leaving, .. } = self;
-        if input.is_empty() && !has_work {
+        if !has_work {
             output.shrink();
         }
         tokio::select! {

@@ -40,7 +40,7 @@ const HALF_CLOSED: &str = "half_closed";
 #[derive(Debug)]
 pub(super) struct Times {
     began: Instant,
-    /// The present, as of the beginning of the turn: thousands of polls ask for it.
+    /// The present, as of the last look: thousands of polls ask for it.
     now: Instant,
     sleep: Pin<Box<Sleep>>,
     /// When something was last read.
@@ -78,9 +78,10 @@ impl Times {
         }
     }
 
-    /// A turn begins.
-    pub(super) fn look(&mut self) {
+    /// Looks at the clock: where time has passed, that is after each wait, and while requests are worked on.
+    pub(super) fn look(&mut self) -> Instant {
         self.now = Instant::now();
+        self.now
     }
 
     pub(super) fn age(&self) -> Duration {

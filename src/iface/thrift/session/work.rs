@@ -7,7 +7,6 @@ use bytes::Bytes;
 use futures_util::FutureExt;
 use futures_util::future::{AbortHandle, Abortable};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::time::Instant;
 
 use super::answer::{EXCEPTION, Exchange, Form, Place};
 use super::ask::{Next, prepare};
@@ -51,11 +50,11 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Session<IO> {
         if !self.may_work() {
             return Ok(());
         }
-        let until = Instant::now() + SLICE;
+        let began = self.times.look();
         while self.may_answer() && self.may_work() {
             let Some(asked) = self.inbox.pop() else { break };
             self.begin(asked)?;
-            if Instant::now() >= until {
+            if self.times.look() - began >= SLICE {
                 break;
             }
         }
@@ -72,6 +71,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Session<IO> {
         let message = self.without_header(message)?;
         if message.len() < HEAVY_FROM {
             let next = prepare(&self.server, self.client, exchange, &message);
+            self.times.look(); // a name may have been evaluated, which takes a while
             return self.go_on(exchange, came, next);
         }
         let (server, client) = (self.server.clone(), self.client);
