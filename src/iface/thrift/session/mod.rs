@@ -24,7 +24,7 @@ mod work;
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::net::SocketAddr;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -45,7 +45,7 @@ use self::polls::Owed;
 use self::rows::Rows;
 use self::times::Times;
 use self::watched::Watched;
-use self::work::{Finished, Task};
+use self::work::{Finished, SLICE, Task};
 use super::Server;
 use super::metrics::Share;
 use crate::mux::{Reassembly, Tag};
@@ -173,18 +173,22 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Session<IO> {
     }
 
     async fn run(&mut self) -> End {
+        let mut busy_since = self.times.look();
         loop {
             if let Err(end) = self.turn() {
                 return end;
             }
-            let event = self.wait().await;
-            self.times.look();
+            let (event, has_waited) = watched(pin!(self.wait())).await;
+            let now = self.times.look();
             if let Err(end) = self.deal_with(event) {
                 return end;
             }
-            if self.has_work() {
-                tokio::task::yield_now().await; // others have work too
-                self.times.look();
+            if has_waited {
+                busy_since = now;
+            } else if self.has_work() || now - busy_since >= SLICE {
+                // Others have work too, and a client that sends and sends is always ready.
+                tokio::task::yield_now().await;
+                busy_since = self.times.look();
             }
         }
     }
@@ -300,6 +304,17 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Session<IO> {
         self.traffic.sent += more.sent;
         self.server.stats.moved(more);
     }
+}
+
+/// What a future comes to, and whether it had to be waited for.
+async fn watched<F: Future>(mut future: Pin<&mut F>) -> (F::Output, bool) {
+    let mut has_waited = false;
+    let output = std::future::poll_fn(|cx| {
+        let polled = future.as_mut().poll(cx);
+        has_waited |= polled.is_pending();
+        polled
+    });
+    (output.await, has_waited)
 }
 
 /// Writes what waits and reads what is there, but no more than `most` bytes, as far as both go without waiting.

@@ -16,9 +16,9 @@ use super::{End, Fault, Session};
 use crate::runtime::heavy;
 use crate::thrift::{self, EMPTY_STRUCT, UPGRADE, kind};
 
-/// Requests are worked on for so long before the session looks at its connection again, and lets others run: when
-/// hundreds of routers come at once, a ping waits for a slice of each.
-const SLICE: Duration = Duration::from_micros(200);
+/// Requests are worked on for so long before the session looks at its connection again, and a session is busy for so long
+/// before it lets others run: when hundreds of routers come at once, a ping waits for a slice of each.
+pub(super) const SLICE: Duration = Duration::from_micros(200);
 /// A request larger than this is not read on the runtime's own threads.
 const HEAVY_FROM: usize = 64 << 10;
 
