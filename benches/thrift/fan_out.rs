@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::Scale;
 use crate::load::{Again, Clients, Pings, Plan, Request};
-use crate::server::Server;
+use crate::server::{Server, own_cpu};
 
 /// Whose names the clients ask for.
 #[derive(Clone, Copy, Debug)]
@@ -21,6 +21,9 @@ struct Changes {
     last: Vec<Duration>,
     /// Processor time of the server for all of them, polls that follow included.
     cpu: Duration,
+    /// Of that, until the last watch was told; and what the clients took meanwhile.
+    telling: Duration,
+    hearing: Duration,
     deliveries: usize,
     slowest_ping: Duration,
 }
@@ -157,22 +160,26 @@ impl Changes {
     ) -> Self {
         let pings = Pings::start(server.port());
         let mut last = Vec::new();
-        let mut cpu = Duration::ZERO;
+        let [mut cpu, mut telling, mut hearing] = [Duration::ZERO; 3];
         // The first one warms up.
         for round in 0..=rounds {
-            let before = server.cpu();
+            let (before, own_before) = (server.cpu(), own_cpu());
             let (began, marker) = change(server);
             let deliveries = clients.deliveries(touched, &marker, began, again);
+            let (told, heard) = (server.cpu() - before, own_cpu() - own_before);
+            clients.poll_again();
             server.stored();
             server.wait_until_parked(clients.watches());
             if round > 0 {
                 last.push(deliveries.last());
                 cpu += server.cpu() - before;
+                telling += told;
+                hearing += heard;
             }
         }
         let (_, slowest_ping) = pings.stop();
         last.sort();
-        Self { last, cpu, deliveries: touched * rounds, slowest_ping }
+        Self { last, cpu, telling, hearing, deliveries: touched * rounds, slowest_ping }
     }
 
     fn median(&self) -> Duration {
@@ -187,11 +194,14 @@ impl Changes {
     fn report(&self, what: &str) {
         let worst = self.last[self.last.len() - 1];
         let per_core = self.deliveries as f64 / self.cpu.as_secs_f64().max(0.01);
+        let count = u32::try_from(self.last.len()).expect("few changes");
         println!(
-            "{what}: last watch told after {:.1?} in the median of {} changes, {worst:.1?} at worst; {per_core:.0} \
-             deliveries a second and core; slowest ping {:.1?}",
+            "{what}: last watch told after {:.1?} in the median of {count} changes, {worst:.1?} at worst; until then the \
+             server computed {:.1?} and the clients {:.1?} on average; {per_core:.0} deliveries a second and core, polls \
+             that follow included; slowest ping {:.1?}",
             self.median(),
-            self.last.len(),
+            self.telling / count,
+            self.hearing / count,
             self.slowest_ping,
         );
     }

@@ -189,10 +189,12 @@ impl Clients {
             client.unsent = out;
             self.flush(place);
         }
-        self.deliveries(self.watches(), b"", began, Again::AtOnce)
+        let deliveries = self.deliveries(self.watches(), b"", began, Again::AtOnce);
+        self.poll_again();
+        deliveries
     }
 
-    /// Takes so many answers, which show `marker`, and polls again.
+    /// Takes so many answers, which show `marker`. What is not polled again at once is left to [`Clients::poll_again`].
     pub fn deliveries(&mut self, count: usize, marker: &[u8], began: Instant, again: Again) -> Deliveries {
         let mut times = Vec::with_capacity(count);
         while times.len() < count {
@@ -209,12 +211,11 @@ impl Clients {
             }
         }
         assert_eq!(times.len(), count, "more answers than watches");
-        self.poll_again();
         Deliveries(times)
     }
 
     /// Asks for everything that was answered.
-    fn poll_again(&mut self) {
+    pub fn poll_again(&mut self) {
         let mut answered = std::mem::take(&mut self.answered);
         for polls in answered.chunk_by(|one, other| one.0 == other.0) {
             let client = &mut self.clients[polls[0].0];

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use crate::Scale;
 use crate::fan_out::{Names, park, plans};
 use crate::load::{Clients, Pings, Plan, Request};
-use crate::server::Server;
+use crate::server::{Server, own_cpu};
 
 /// Bytes of memory for a poll that waits.
 pub fn memory(scale: &Scale) {
@@ -45,16 +45,19 @@ pub fn herd(scale: &Scale) {
     server.stored();
     let plan: Plan = (0..names).map(|name| Request::bind("touched", &format!("/svc/name-{name}"))).collect();
     let pings = Pings::start(server.port());
+    let (before, own_before) = (server.cpu(), own_cpu());
     let began = Instant::now();
     let mut clients = Clients::connect(server.port(), vec![plan; connections]);
     let connected = began.elapsed();
     let answered = clients.ask(began).last();
+    let (telling, hearing) = (server.cpu() - before, own_cpu() - own_before);
     server.wait_until_parked(clients.watches());
     let (_, slowest_ping) = pings.stop();
     let watched = server.watched_names();
     println!(
         "{connections} connections x {names} polls at once: all answered after {answered:.0?}, of which {connected:.0?} \
-         to connect; {watched} names watched at the source; slowest ping {slowest_ping:.1?}"
+         to connect; until then the server computed {telling:.0?} and the clients {hearing:.0?}; {watched} names watched \
+         at the source; slowest ping {slowest_ping:.1?}"
     );
     assert_eq!(watched, names, "one watch at the source for each name");
     scale.limit("until all is answered", answered, Duration::from_secs(1));
@@ -65,6 +68,15 @@ pub fn herd(scale: &Scale) {
 /// All clients gone at once, and the same again.
 pub fn cut(scale: &Scale) {
     let connections = scale.of(1_000, 20);
+    // How an allocator's pages fall differs from one run to the next, by more than the limit.
+    let mut growth: Vec<f64> = (0..scale.of(5, 1)).map(|_| growth_of_second_cut(scale, connections)).collect();
+    growth.sort_by(f64::total_cmp);
+    let shown: Vec<String> = growth.iter().map(|growth| format!("{:.1} %", 100.0 * growth)).collect();
+    println!("the second time takes more memory, in {} servers: {}", growth.len(), shown.join(", "));
+    scale.limit("growth of memory, median", growth[growth.len() / 2], 0.05);
+}
+
+fn growth_of_second_cut(scale: &Scale, connections: usize) -> f64 {
     let server = Server::start();
     let resident = [(); 2].map(|()| {
         let clients = park(&server, plans("touched", Names::Shared, connections, 10));
@@ -76,7 +88,5 @@ pub fn cut(scale: &Scale) {
         assert!(sessions < 1.0, "{sessions} sessions are left");
         server.resident() as f64
     });
-    let growth = resident[1] / resident[0] - 1.0;
-    println!("the second time takes {:.1} % more memory", 100.0 * growth);
-    scale.limit("growth of memory", growth, 0.05);
+    resident[1] / resident[0] - 1.0
 }

@@ -1,7 +1,7 @@
 //! The rosterd that is measured, with what the kernel and its own metrics say about it.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::support::{PATIENCE, Rosterd, Wire, folder, get};
@@ -99,13 +99,25 @@ impl Server {
         page["state"]["value"].as_object().map_or(0, serde_json::Map::len)
     }
 
-    /// Processor time it has used.
+    /// Processor time that its threads have used.
     pub fn cpu(&self) -> Duration {
-        Duration::from_secs_f64(self.metric("process_cpu_seconds_total"))
+        let tasks = fs::read_dir(format!("/proc/{}/task", self.rosterd.pid())).expect("the process runs");
+        // A thread may end meanwhile.
+        tasks.flatten().filter_map(|task| computed(&task.path().join("schedstat"))).sum()
     }
 
     /// Bytes of memory that are resident.
     pub fn resident(&self) -> u64 {
         self.rosterd.resident()
     }
+}
+
+/// Processor time that the calling thread has used.
+pub fn own_cpu() -> Duration {
+    computed("/proc/thread-self/schedstat".as_ref()).expect("the kernel keeps such figures")
+}
+
+/// The first figure of such a file: nanoseconds on a processor.
+fn computed(file: &Path) -> Option<Duration> {
+    fs::read_to_string(file).ok()?.split(' ').next()?.parse().ok().map(Duration::from_nanos)
 }

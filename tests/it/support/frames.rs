@@ -23,6 +23,12 @@ pub enum Next {
     Closed,
 }
 
+/// A frame as it is on the wire.
+pub fn framed(frame: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(frame.len()).expect("a test's frame is small");
+    [&length.to_be_bytes()[..], frame].concat()
+}
+
 impl Frames {
     /// Connects to a port of this machine.
     pub fn open(port: u16) -> Self {
@@ -44,9 +50,7 @@ impl Frames {
 
     /// Sends one frame.
     pub fn send(&mut self, frame: &[u8]) {
-        let mut bytes = u32::try_from(frame.len()).expect("a test's frame is small").to_be_bytes().to_vec();
-        bytes.extend(frame);
-        self.send_raw(&bytes);
+        self.send_raw(&framed(frame));
     }
 
     /// The next frame; fails the test when none comes.

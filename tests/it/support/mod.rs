@@ -16,7 +16,7 @@ mod wire;
 
 pub use connection::Connection;
 pub use consul::{Agent, Consul, unique};
-pub use frames::{Frames, Next};
+pub use frames::{Frames, Next, framed};
 pub use played_consul::PlayedConsul;
 pub use process::{Rosterd, folder};
 pub use recorded::{Action, Configuration, not_built};

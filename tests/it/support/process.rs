@@ -61,15 +61,20 @@ impl Rosterd {
 
     /// Bytes of memory that are resident, as the kernel counts them.
     pub fn resident(&self) -> u64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).expect("the process runs");
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).expect("the process runs");
         let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("the kernel tells");
         let kilobytes = line.split_whitespace().nth(1).and_then(|number| number.parse::<u64>().ok());
         kilobytes.expect("a number of kB") << 10
     }
 
+    /// Its id.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Processor time that it has used, to the hundredth of a second.
     pub fn cpu(&self) -> Duration {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).expect("the process runs");
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid())).expect("the process runs");
         // The name of the program, in parentheses, may hold blanks.
         let (_, fields) = stat.rsplit_once(')').expect("the kernel tells");
         let ticks =

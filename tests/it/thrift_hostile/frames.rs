@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::bystander::{bears, ping_and_ask};
 use super::{port, server};
-use crate::support::{Frames, Next, PATIENCE, mux};
+use crate::support::{Frames, Next, PATIENCE, metric, mux, wait_until};
 
 const FRAME_LIMIT: u32 = 16 << 20;
 
@@ -189,12 +189,26 @@ fn another_protocol_is_turned_away_at_once_with_one_line_that_says_what_is_wrong
             is_closed(&mut frames, what);
             assert!(began.elapsed() < Duration::from_secs(5), "{what} was closed after {:?}", began.elapsed());
         }
-        for _ in 0..100 {
-            drop(Frames::open(port(&rosterd)));
-        }
     });
     let output = rosterd.output();
     let warnings: Vec<_> = output.lines().filter(|line| line.contains("WARN")).collect();
     assert_eq!(warnings.len(), 1, "one line for all of them: {output}");
     assert!(warnings[0].contains("ThriftMux") && warnings[0].contains("HTTP"), "{warnings:?}");
+}
+
+#[test]
+fn who_connects_and_closes_as_health_checks_do_leaves_no_line() {
+    let rosterd = server();
+    let before = rosterd.output();
+    for number in 0..300 {
+        let mut frames = Frames::open(port(&rosterd));
+        if number % 3 > 0 {
+            frames.send(mux::PROBE);
+        }
+        if number % 3 > 1 {
+            assert_eq!(frames.frame(), mux::PROBE);
+        }
+    }
+    wait_until("all are gone", || metric(&rosterd, "rosterd_connections_open{server=\"interfaces\"}") == 0);
+    assert_eq!(rosterd.output(), before);
 }

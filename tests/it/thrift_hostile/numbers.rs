@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::bystander::bears;
 use super::{ONE, port, server_with};
 use crate::support::thrift::{REPLY, Value};
-use crate::support::{Action, Frames, Rosterd, metric, mux, wait_until};
+use crate::support::{Action, Frames, Rosterd, framed, get, metric, mux, wait_until};
 
 const CONNECTIONS: usize = 1_000;
 const NAMES: usize = 10;
@@ -29,6 +29,15 @@ fn park(rosterd: &Rosterd) -> Vec<Frames> {
         }
     }
     sessions
+}
+
+/// How many bindings sessions care for.
+fn watched(rosterd: &Rosterd) -> u64 {
+    let metrics: serde_json::Value =
+        serde_json::from_slice(&get(rosterd.admin(), "/admin/metrics.json").body).expect("JSON");
+    let mut all = metrics.as_object().expect("an object").iter();
+    let (_, active) = all.find(|(name, _)| name.ends_with("/bindingcache/active")).expect("namerd's gauge");
+    active.as_f64().expect("a number") as u64
 }
 
 #[test]
@@ -81,12 +90,36 @@ fn a_change_for_ten_thousand_polls_answers_each_once_and_holds_no_ping_up() {
 }
 
 #[test]
+fn fleets_that_come_with_all_their_polls_at_once_hold_no_ping_up() {
+    const FLEET: usize = 100;
+    const EACH: u32 = 100;
+    let names = (0..EACH).map(|name| (format!("n{name}"), ONE.to_owned()));
+    let rosterd = server_with("", names.chain([("web".to_owned(), ONE.to_owned())]));
+    let polls: Vec<u8> = (0..EACH)
+        .flat_map(|name| {
+            let bind = mux::bind("", b"", &["svc", &format!("n{name}")], "default");
+            framed(&mux::tdispatch(2 + name, &bind.write()))
+        })
+        .collect();
+    bears(&rosterd, || {
+        for _ in 0..5 {
+            let mut fleet: Vec<_> = (0..FLEET).map(|_| mux::session(port(&rosterd))).collect();
+            fleet.iter_mut().for_each(|router| router.send_raw(&polls));
+            for router in &mut fleet {
+                (0..EACH).for_each(|_| assert_eq!(mux::reply(&router.frame()).kind, REPLY));
+            }
+        }
+    });
+}
+
+#[test]
 fn ten_thousand_parked_polls_that_are_cut_at_once_leave_nothing_behind() {
     let rosterd = server_with("", (0..NAMES).map(|name| (format!("n{name}"), ONE.to_owned())));
     let before = metric(&rosterd, PARKED);
     let cycle = || {
         let sessions = park(&rosterd);
         wait_until("all polls are parked", || metric(&rosterd, PARKED) == before + (CONNECTIONS * NAMES) as u64);
+        assert_eq!(watched(&rosterd), NAMES as u64);
         drop(sessions);
         let cut = Instant::now();
         wait_until("all are given up", || metric(&rosterd, PARKED) == before);
@@ -94,6 +127,7 @@ fn ten_thousand_parked_polls_that_are_cut_at_once_leave_nothing_behind() {
         wait_until("connections are released", || {
             metric(&rosterd, "rosterd_connections_open{server=\"interfaces\"}") == 0
         });
+        assert_eq!(watched(&rosterd), 0);
         rosterd.resident()
     };
     // An allocator settles within a few rounds; what leaks grows in each.

@@ -178,15 +178,18 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Session<IO> {
             if let Err(end) = self.turn() {
                 return end;
             }
-            let (event, has_waited) = watched(pin!(self.wait())).await;
+            // A client that sends and sends is always ready, and others have work too. Nothing more is read then, since
+            // buffers are for those whose turn it is.
+            let is_over = self.times.look() - busy_since >= SLICE;
+            let (event, has_waited) = watched(pin!(self.wait(is_over))).await;
             let now = self.times.look();
             if let Err(end) = self.deal_with(event) {
                 return end;
             }
             if has_waited {
                 busy_since = now;
-            } else if self.has_work() || now - busy_since >= SLICE {
-                // Others have work too, and a client that sends and sends is always ready.
+            } else if is_over || self.has_work() {
+                self.output.shrink();
                 tokio::task::yield_now().await;
                 busy_since = self.times.look();
             }
@@ -239,10 +242,10 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Session<IO> {
         may_read || self.may_answer() && (self.may_work() || !is_settled)
     }
 
-    /// Waits for the next thing to happen. Cancel safe.
-    async fn wait(&mut self) -> Event {
-        let has_work = self.has_work();
-        let may_read = self.may_read() && !self.behind && !self.ended;
+    /// Waits for the next thing to happen; if the session's time is over, only writes. Cancel safe.
+    async fn wait(&mut self, is_over: bool) -> Event {
+        let has_work = self.has_work() || is_over;
+        let may_read = self.may_read() && !self.behind && !self.ended && !is_over;
         let may_answer = self.may_answer() && self.marked.is_empty();
         let due = self.due();
         self.times.set(due);

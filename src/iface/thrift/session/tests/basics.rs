@@ -32,6 +32,18 @@ async fn addresses_are_polled_by_id() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_address_of_ipv6_has_sixteen_bytes() {
+    let world = World::new();
+    world.fixture.serve("/web", &["[2001:db8::1]:80"]);
+    let mut router = world.router().await;
+    router.dispatch(TWO, addr(b"", "/#/t/web")).await;
+    let ip = [&[11, 0, 1, 0, 0, 0, 16, 0x20, 1, 0x0d, 0xb8][..], &[0; 11], &[1]].concat();
+    let port = [8, 0, 2, 0, 0, 0, 80];
+    let answer = router.answer(TWO).await;
+    assert!(answer.has([&ip[..], &port].concat()), "{answer:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_dtab_is_polled_by_namespace_and_a_missing_one_is_empty() {
     let world = World::new();
     let mut router = world.router().await;

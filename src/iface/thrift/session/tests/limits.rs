@@ -208,4 +208,7 @@ async fn delegations_that_are_never_answered_are_counted() {
     }
     let answer = router.answer(Tag::new(1_002)).await;
     assert!(answer.is_failure() && answer.has("never answered"), "{answer:?}");
+    drop(router);
+    tokio::time::sleep(Duration::from_millis(10)).await;
+    assert_eq!(Arc::strong_count(&world.server), 1, "they are forgotten with their client");
 }

@@ -48,6 +48,25 @@ async fn a_value_that_comes_back_has_a_new_stamp_and_an_equal_one_is_no_news() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_binding_that_comes_back_before_its_client_asks_again_has_a_new_stamp_too() {
+    let world = World::new();
+    world.fixture.serve("/web", &[]);
+    let mut router = world.router().await;
+    router.dispatch(TWO, bind(b"", "/svc/web")).await;
+    let first = router.answer(TWO).await;
+    for presence in [Fixture::remove, |fixture: &Fixture, name: &str| fixture.serve(name, &[])] {
+        presence(&world.fixture, "/web");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    router.dispatch(TWO, bind(&first.stamp(), "/svc/web")).await;
+    let second = router.answer(TWO).await;
+    assert_ne!(first.stamp(), second.stamp());
+    assert_eq!(first.after_head()[18..], second.after_head()[18..], "the same tree");
+    router.dispatch(TWO, bind(&second.stamp(), "/svc/web")).await;
+    router.hears_nothing_for(Duration::from_secs(30)).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_was_written_is_seen_by_the_next_poll() {
     let world = World::new();
     for name in ["/a", "/b"] {

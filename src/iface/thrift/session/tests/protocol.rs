@@ -121,6 +121,17 @@ async fn a_discard_is_confirmed_while_its_request_waits_and_never_otherwise() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_discard_may_have_the_old_number_or_that_of_the_specification() {
+    let world = World::new();
+    let mut router = world.router().await;
+    for kind in [0xc2, 0x42] {
+        router.dispatch(TWO, delegate(b"1", "/svc/web")).await;
+        router.io.write_all(&[0, 0, 0, 9, kind, 0, 0, 0, 0, 0, 2, b'n', b'o']).await.expect("open");
+        assert_eq!(router.hears().await, Message::Rdiscarded(TWO));
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_request_may_come_in_pieces_with_others_in_between() {
     let world = World::new();
     let mut router = world.router().await;
