@@ -181,7 +181,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Session<IO> {
             // A client that sends and sends is always ready, and others have work too. Nothing more is read then, since
             // buffers are for those whose turn it is.
             let is_over = self.times.look() - busy_since >= SLICE;
-            let (event, has_waited) = watched(pin!(self.wait(is_over))).await;
+            let (event, has_waited) = waited(pin!(self.wait(is_over))).await;
             let now = self.times.look();
             if let Err(end) = self.deal_with(event) {
                 return end;
@@ -310,7 +310,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Session<IO> {
 }
 
 /// What a future comes to, and whether it had to be waited for.
-async fn watched<F: Future>(mut future: Pin<&mut F>) -> (F::Output, bool) {
+async fn waited<F: Future>(mut future: Pin<&mut F>) -> (F::Output, bool) {
     let mut has_waited = false;
     let output = std::future::poll_fn(|cx| {
         let polled = future.as_mut().poll(cx);
