@@ -74,6 +74,43 @@ pub(super) enum Command {
     Watch(Lookup),
     /// Show which watches of routers are missing, or have stopped.
     Watches(Watches),
+    /// Look at Linkerd 1 routers from their own side.
+    Routers {
+        /// What to do.
+        #[command(subcommand)]
+        command: RoutersCommand,
+    },
+}
+
+/// `rosterd routers`.
+#[derive(Debug, Subcommand)]
+pub(super) enum RoutersCommand {
+    /// Read the admin pages of routers, and name the watches that are dead, hung or stale; exit status 1 if there are
+    /// any. Works whatever their name server is.
+    Check(RoutersCheck),
+}
+
+/// `rosterd routers check`.
+#[derive(Debug, Args)]
+pub(super) struct RoutersCheck {
+    /// Admin servers of routers, such as http://10.0.0.1:9990; or a page of interpreter_state.
+    #[arg(value_name = "URL", required = true)]
+    pub(super) urls: Vec<String>,
+    /// The HTTP controller of their name server: a router whose addresses differ from it is stale.
+    #[arg(long, value_name = "URL", env = "ROSTERD_SERVER")]
+    pub(super) server: Option<String>,
+    /// A poll that is older is hung. 0: never, as with a namerd, which holds polls for as long as nothing changes.
+    #[arg(long, value_name = "SECONDS", default_value_t = 120)]
+    pub(super) max_poll_age: u64,
+    /// The longest wait of routers whose polls fail (`retry.maxSeconds`).
+    #[arg(long, value_name = "SECONDS", default_value_t = 600)]
+    pub(super) retry_max: u64,
+    /// Namespaces to look at, where a router does not show its configuration.
+    #[arg(long, value_name = "NS")]
+    pub(super) namespace: Vec<String>,
+    /// Print JSON.
+    #[arg(long)]
+    pub(super) json: bool,
 }
 
 /// `rosterd watches`.

@@ -16,7 +16,7 @@ use crate::config::nearest;
 
 /// What `rosterd` runs instead of serving, when it is the first word.
 pub const SUBCOMMANDS: &[&str] =
-    &["check", "version", "healthcheck", "dtab", "bind", "resolve", "delegate", "watch", "watches", "help"];
+    &["check", "version", "healthcheck", "dtab", "bind", "resolve", "delegate", "watch", "watches", "routers", "help"];
 
 /// Flags of rosterd, in front of a configuration or a subcommand, that take a value.
 const VALUED: &[&str] = &["--with", "--log-level", "--log-format", "--server", "--admin"];

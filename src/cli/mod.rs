@@ -14,6 +14,7 @@ mod load;
 mod lookup;
 mod output;
 mod reader;
+mod routers;
 mod serve;
 mod shell;
 #[cfg(test)]
@@ -27,7 +28,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use clap::error::ErrorKind;
 
-use args::{Cli, Command, DtabCommand};
+use args::{Cli, Command, DtabCommand, RoutersCommand};
 use check::How;
 use failure::Failure;
 use lookup::Question;
@@ -114,6 +115,7 @@ fn dispatch(cli: Cli, output: &mut Output<'_>) -> Result<u8, Failure> {
         Command::Resolve(args) => ask(lookup::ask(Question::Resolve, args, output)),
         Command::Delegate(args) => ask(lookup::ask(Question::Delegate, args, output)),
         Command::Watch(args) => ask(while_read(lookup::watch(args, output))),
+        Command::Routers { command: RoutersCommand::Check(args) } => return ask(routers::run(args, output)),
         Command::Watches(args) => return ask(watches::run(args, output)),
     };
     done.map(|()| 0)

@@ -249,6 +249,7 @@ impl Book {
         if !by_client || record.sessions > 0 {
             return;
         }
+        self.ended_everywhere(now, client);
         let cut: Vec<u32> =
             self.suspects.iter().copied().filter(|id| self.entries[*id as usize].client == client).collect();
         for id in cut {
@@ -256,6 +257,19 @@ impl Book {
                 (entry.cut, entry.silent) = (0, 0);
                 entry.ended = now;
             });
+        }
+    }
+
+    /// A client has gone, of which peers miss something: they learn of it by an entry that has ended.
+    fn ended_everywhere(&mut self, now: Moment, client: u32) {
+        let missed = self.peers.iter().filter(|peer| peer.cut > 0).flat_map(|peer| &peer.seen);
+        let missed: Vec<u32> =
+            missed.filter(|(at, seen)| at.0 == client && seen.cut > 0).map(|((_, key), _)| *key).collect();
+        for key in missed {
+            let key = self.keys.get(key).clone();
+            if let Some(id) = self.entry(client, &key) {
+                self.change_entry(now, id, |entry, _| entry.ended = now);
+            }
         }
     }
 

@@ -22,6 +22,8 @@ pub(super) struct Mirror {
     /// Since when it has been there without a break.
     back: Moment,
     pub(super) seen: HashMap<(u32, u32), Seen>,
+    /// How many of them have something cut.
+    pub(super) cut: usize,
     /// Entries without claims, in the order in which they go away.
     fading: VecDeque<(Moment, (u32, u32))>,
     /// There was no room for all of its entries.
@@ -64,7 +66,10 @@ impl Mirror {
         if seen.live == 0 && seen.cut == 0 {
             self.fading.push_back((now, at));
         }
-        self.seen.insert(at, seen)
+        let before = self.seen.insert(at, seen);
+        self.cut += usize::from(seen.cut > 0);
+        self.cut -= usize::from(before.is_some_and(|before| before.cut > 0));
+        before
     }
 
     /// The places of entries that have had no claims for that long, which are forgotten.
@@ -86,7 +91,7 @@ impl Mirror {
     /// Forgets all entries.
     pub(super) fn clear(&mut self) -> HashMap<(u32, u32), Seen> {
         self.fading.clear();
-        (self.seq, self.incomplete) = (0, false);
+        (self.seq, self.cut, self.incomplete) = (0, 0, false);
         std::mem::take(&mut self.seen)
     }
 }

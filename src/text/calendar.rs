@@ -25,6 +25,25 @@ pub fn java(time: SystemTime) -> String {
     format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} +0000")
 }
 
+/// The seconds since 1970 of a time as [`java`] shows it.
+pub fn read_java(text: &str) -> Option<u64> {
+    let (date, time) = text.strip_suffix(" +0000")?.split_once(' ')?;
+    let numbers = |text: &str, mark| -> Option<[u64; 3]> {
+        let numbers: Option<Vec<u64>> = text.split(mark).map(|number| number.parse().ok()).collect();
+        numbers?.try_into().ok()
+    };
+    let ([year, month, day], [hour, minute, second]) = (numbers(date, '-')?, numbers(time, ':')?);
+    let is_time = hour < 24 && minute < 60 && second < 60;
+    if !((1_970..=9_999).contains(&year) && (1..=12).contains(&month) && (1..=31).contains(&day) && is_time) {
+        return None;
+    }
+    // As above, the other way round.
+    let year = year - u64::from(month <= 2);
+    let month = if month > 2 { month - 3 } else { month + 9 };
+    let days = 365 * year + year / 4 - year / 100 + year / 400 + (153 * month + 2) / 5 + day - 1;
+    Some(days.checked_sub(719_468)? * 86_400 + hour * 3_600 + minute * 60 + second)
+}
+
 impl Utc {
     fn of(time: SystemTime) -> Self {
         let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -48,6 +67,17 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+
+    #[test]
+    fn what_was_shown_is_read_back() {
+        for seconds in [0, 951_782_400, 1_709_251_199, 1_709_251_200, 1_796_044_141, 1_798_761_599, 4_107_542_399] {
+            assert_eq!(read_java(&java(UNIX_EPOCH + Duration::from_secs(seconds))), Some(seconds));
+        }
+        for text in ["", "2026-11-30", "2026-11-30 13:09:01", "2026-13-30 13:09:01 +0000", "2026-11-30 24:09:01 +0000"]
+        {
+            assert_eq!(read_java(text), None, "{text}");
+        }
+    }
 
     #[test]
     fn dates_are_those_of_the_calendar_with_its_leap_days() {

@@ -42,6 +42,12 @@ impl Port {
         // Longer than a server waits for its backends (30 s), so that its reason arrives.
         patience: Duration::from_secs(35),
     };
+    /// The admin server of a Linkerd 1.
+    pub(super) const ROUTER: Self = Self {
+        what: "the admin server of a Linkerd (9990 by default)",
+        option: "the URLs behind `routers check`",
+        patience: Duration::from_secs(10),
+    };
     /// The admin server, which waits for nothing.
     pub(super) const ADMIN: Self = Self {
         what: "the admin server (9991 by default)",

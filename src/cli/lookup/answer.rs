@@ -52,7 +52,7 @@ pub(super) struct Bound {
 /// An address set, or why there is none.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
-pub(super) enum Addr {
+pub(in crate::cli) enum Addr {
     Bound {
         addrs: Vec<Address>,
         #[serde(default)]
@@ -67,9 +67,9 @@ pub(super) enum Addr {
 
 /// One address.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
-pub(super) struct Address {
-    pub(super) ip: String,
-    pub(super) port: u16,
+pub(in crate::cli) struct Address {
+    pub(in crate::cli) ip: String,
+    pub(in crate::cli) port: u16,
     #[serde(default)]
     pub(super) meta: Map<String, Value>,
 }

@@ -1,6 +1,6 @@
 //! `rosterd bind`, `resolve`, `delegate` and `watch`: what becomes of a name.
 
-mod answer;
+pub(super) mod answer;
 mod draw;
 mod watch;
 
