@@ -21,6 +21,7 @@ pub struct Agent {
 
 struct Shared {
     name: String,
+    shows_token: bool,
     transport: Box<dyn Transport>,
     turns: Arc<Turns>,
     metrics: ConsulMetrics,
@@ -84,10 +85,10 @@ impl Agents {
     }
 
     pub(super) fn with_transport(&self, config: &AgentConfig, transport: Box<dyn Transport>) -> Agent {
-        let name = config.address.to_string();
+        let (name, shows_token) = (config.address.to_string(), config.token.is_some());
         let turns = self.turns(&config.address, config.max_polls);
         let (metrics, runtime) = (self.metrics.clone(), self.runtime.clone());
-        Agent { shared: Arc::new(Shared { name, transport, turns, metrics, runtime }) }
+        Agent { shared: Arc::new(Shared { name, shows_token, transport, turns, metrics, runtime }) }
     }
 
     fn turns(&self, address: &Address, most: Option<usize>) -> Arc<Turns> {
@@ -134,7 +135,7 @@ impl Agent {
     /// [`ConsulError`]. Of a write it says whether it is certain that nothing was written.
     pub async fn once(&self, request: &Request, patience: Duration) -> Result<Answer, ConsulError> {
         let deadline = Instant::now() + patience;
-        let place = tokio::time::timeout_at(deadline, self.turns().read()).await;
+        let place = tokio::time::timeout_at(deadline, self.turns().single()).await;
         let _place = place.map_err(|_| ConsulError::Crowded { agent: self.name().to_owned() })?;
         self.send(request, &request.target(None, None), Limit { head: deadline, whole: Some(deadline) }).await
     }
@@ -142,6 +143,10 @@ impl Agent {
     pub(super) async fn send(&self, request: &Request, target: &str, limit: Limit) -> Result<Answer, ConsulError> {
         let reply = self.shared.transport.send(request, target, limit).await?;
         reply.judged(request.asked(self.name()))
+    }
+
+    pub(super) fn shows_token(&self) -> bool {
+        self.shared.shows_token
     }
 
     pub(super) fn turns(&self) -> &Arc<Turns> {

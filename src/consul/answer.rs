@@ -1,7 +1,9 @@
 //! What an agent answers.
 
+use std::hash::{BuildHasher, RandomState};
 use std::io::Read;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -20,6 +22,13 @@ const HEAVY_FROM: usize = 128 << 10;
 
 /// An answer that a server gives from a state older than this is not sure.
 const FRESH: Duration = Duration::from_secs(5);
+
+/// What the answers of this process are told apart by.
+static SEALS: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+
+/// Two answers with the same seal to the same request are the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Seal(u64);
 
 /// Status, headers and body as they came.
 #[derive(Clone, Debug)]
@@ -109,6 +118,10 @@ impl Answer {
     /// Whether there is no body.
     pub fn is_empty(&self) -> bool {
         self.body.is_empty()
+    }
+
+    pub(super) fn seal(&self) -> Seal {
+        Seal(SEALS.hash_one((self.index, self.found, self.filtered, &self.body)))
     }
 
     pub(super) fn without_index(&self) -> ConsulError {

@@ -209,7 +209,7 @@ impl ConsulError {
             403 if text.contains("ACL not found") => Self::UnknownToken { agent },
             403 => Self::Forbidden { agent, rule: rules::needed(asked.path, asked.writes), path, text },
             413 => Self::TooLarge { text },
-            429 | 503 if text.contains("rate limit") => Self::Limited { agent, text },
+            429 | 500 | 503 if text.contains("rate limit") => Self::Limited { agent, text },
             429 => Self::Busy { agent },
             300..400 => Self::Redirected { agent, path, location: shortened(location.unwrap_or("nowhere")) },
             500 if text.contains("No path to datacenter") => {
@@ -229,11 +229,16 @@ impl ConsulError {
         matches!(self, Self::NoPathToDatacenter { .. })
     }
 
-    /// Does it concern everything that is asked of this agent? Then one success tells all who wait to try again.
+    /// Does it concern everything that is asked of this agent?
     pub fn is_of_agent(&self) -> bool {
+        self.is_loss() || matches!(self, Self::Busy { .. } | Self::Limited { .. } | Self::Crowded { .. })
+    }
+
+    /// Is the agent not to be had? Then one success tells all who wait to try again. (Where it has too much to do, that
+    /// would be no help.)
+    pub fn is_loss(&self) -> bool {
         matches!(self, Self::Unreachable { .. } | Self::Silent { .. } | Self::NoLeader { .. } | Self::Broken { .. })
-            || matches!(self, Self::UnknownToken { .. } | Self::Busy { .. } | Self::NoSession { .. })
-            || matches!(self, Self::Limited { .. } | Self::Crowded { .. })
+            || matches!(self, Self::UnknownToken { .. } | Self::NoSession { .. })
     }
 
     /// May the same request succeed in a moment?
@@ -373,8 +378,14 @@ mod tests {
     #[test]
     fn too_many_connections_and_too_many_requests_are_told_apart() {
         assert_eq!(of("/v1/x", 429, "Your IP is issuing too many concurrent connections").word(), "busy");
-        let limited = of("/v1/x", 429, "rate limit exceeded, try again later or against a different server");
-        assert!(limited.word() == "limited" && limited.to_string().contains("try again later"), "{limited}");
+        for (status, text) in [
+            (429, "rate limit exceeded, try again later or against a different server"),
+            (503, "rate limit exceeded for operation that can only be performed by the leader, try again later"),
+            (500, "rpc error making call: rate limit exceeded, try again later or against a different server"),
+        ] {
+            let limited = of("/v1/x", status, text);
+            assert!(limited.word() == "limited" && limited.to_string().contains("try again later"), "{limited}");
+        }
     }
 
     #[test]

@@ -23,6 +23,7 @@ struct Entries {
     asked: Option<(String, SystemTime)>,
     answered: Option<(Option<u64>, usize, SystemTime)>,
     error: Option<String>,
+    warning: Option<&'static str>,
     /// The last good answer; before there is one, the start.
     good: Instant,
 }
@@ -38,6 +39,7 @@ impl Default for Journal {
                 asked: None,
                 answered: None,
                 error: None,
+                warning: None,
                 good: Instant::now(),
             }),
         }
@@ -67,6 +69,11 @@ impl Journal {
         self.entries.lock().error = Some(error.to_owned());
     }
 
+    /// What keeps the last answer from being sure.
+    pub(super) fn warn(&self, warning: Option<&'static str>) {
+        self.entries.lock().warning = warning;
+    }
+
     /// How long ago the last good answer was, or the start if there was none.
     pub fn age(&self) -> Duration {
         self.entries.lock().good.elapsed()
@@ -90,6 +97,9 @@ impl Journal {
         }
         if let Some(error) = &entries.error {
             poll.insert("error".to_owned(), error.as_str().into());
+        }
+        if let Some(warning) = entries.warning {
+            poll.insert("warning".to_owned(), warning.into());
         }
         poll.insert("lastSuccessSeconds".to_owned(), entries.good.elapsed().as_secs().into());
         json!({ "state": state.to_json(), "poll": poll })

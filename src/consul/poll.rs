@@ -11,9 +11,11 @@ mod tests;
 
 use std::convert::Infallible;
 use std::fmt;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use rand::RngExt;
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
@@ -21,7 +23,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::request::From;
 use super::transport::Limit;
 use super::turns::Watcher;
-use super::{Agent, Answer, ConsulError, Journal, Request, Undecoded};
+use super::{Agent, Answer, ConsulError, Journal, Rank, Request, Undecoded};
 use crate::runtime::Backoff;
 use crate::telemetry::Counter;
 
@@ -53,6 +55,10 @@ const SOON: Duration = Duration::from_secs(5);
 /// Those who learn that an agent is back ask within this time, not all in one moment.
 const SPREAD: Duration = Duration::from_millis(500);
 
+/// What an empty answer may be for those who show no token: Consul does not tell them that it left something out.
+const BLIND: &str = "no `token` is set, and the ACLs of Consul deny by default: what is missing here may be there, and not \
+                     to be seen without a token";
+
 /// What is watched.
 #[derive(Debug)]
 pub struct Query<D> {
@@ -62,6 +68,10 @@ pub struct Query<D> {
     pub rhythm: Rhythm,
     /// How long it rests after failures.
     pub delays: Delays,
+    /// Whether it comes before others, as long as it is about something that exists.
+    pub rank: Rank,
+    /// Asked before anything is confirmed: it shows a denial that the request itself does not.
+    pub probe: Option<Request>,
     /// Makes a value of an answer's unpacked body. A panic in it is one more failure.
     pub decode: D,
 }
@@ -109,6 +119,8 @@ struct Worker<T> {
     agent: Agent,
     watcher: Watcher,
     mind: Arc<Mind<T>>,
+    rank: Rank,
+    probe: Option<Request>,
     counters: PollCounters,
     pace: super::pace::Pace,
     backoff: Backoff,
@@ -116,6 +128,19 @@ struct Worker<T> {
     failing: Option<ConsulError>,
     /// When the last request ended.
     ended: Instant,
+    /// What has gone wrong since the last good answer, each kind once.
+    met: Vec<&'static str>,
+    /// What was wrong with the last answer, if what somebody stored was.
+    content: Option<String>,
+}
+
+// === impl Query ===
+
+impl<D> Query<D> {
+    /// A watch of a name, with the usual delays.
+    pub fn new(request: Request, rhythm: Rhythm, decode: D) -> Self {
+        Self { request, rhythm, delays: Delays::default(), rank: Rank::Name, probe: None, decode }
+    }
 }
 
 // === impl Delays ===
@@ -134,7 +159,7 @@ impl<T: Send + 'static> Poll<T> {
     where
         D: Fn(&Answer, &[u8]) -> Result<T, Undecoded> + Send + Sync + 'static,
     {
-        let Query { request, rhythm, delays, decode } = query;
+        let Query { request, rhythm, delays, rank, probe, decode } = query;
         let journal = Arc::new(Journal::default());
         let watcher = agent.turns().watcher(journal.clone());
         let mind = Arc::new(Mind::new(request, rhythm, Arc::new(decode), Box::new(sink), journal));
@@ -144,11 +169,15 @@ impl<T: Send + 'static> Poll<T> {
             agent: agent.clone(),
             watcher,
             mind: mind.clone(),
+            rank,
+            probe,
             counters,
             pace: super::pace::Pace::new(),
             backoff: Backoff::new(delays.floor, delays.cap),
             failing: None,
             ended: Instant::now(),
+            met: Vec::new(),
+            content: None,
         };
         Self { mind, closes, _task: AbortOnDropHandle::new(agent.runtime().spawn(worker.run())) }
     }
@@ -170,7 +199,7 @@ impl<T: Send + 'static> Poll<T> {
     }
 
     /// What pages and metrics show of it.
-    pub fn journal(&self) -> &Journal {
+    pub fn journal(&self) -> &Arc<Journal> {
         self.mind.journal()
     }
 }
@@ -191,57 +220,85 @@ impl<T> fmt::Debug for Poll<T> {
 
 impl<T: Send + 'static> Worker<T> {
     async fn run(mut self) -> Infallible {
+        let mut panicked = false;
         loop {
-            self.pace.next().await;
-            let end = self.attempt().await;
-            self.note(&end);
-            match end {
-                End::Failed(error) => self.retreat(&error).await,
-                _ => self.rest().await,
-            }
+            let turn = AssertUnwindSafe(self.turn(panicked)).catch_unwind().await;
+            // That is a defect, and one more failure: a watch that ended here would be stale in silence.
+            panicked = turn.is_err();
+        }
+    }
+
+    /// One request, unless the turn before `panicked`, and what follows from it.
+    async fn turn(&mut self, panicked: bool) {
+        self.pace.next().await;
+        let end = match panicked {
+            true => self.mind.lost(ConsulError::Panicked { path: self.mind.request().path().to_owned() }),
+            false => self.attempt().await,
+        };
+        self.note(&end);
+        match end {
+            End::Failed(error) => self.retreat(&error).await,
+            _ => self.rest().await,
         }
     }
 
     /// One request and what comes of it.
     async fn attempt(&mut self) -> End {
+        self.watcher.rank(if self.mind.is_of_nothing() { Rank::Nothing } else { self.rank });
         let asked = self.mind.next();
+        if let Some(probe) = self.probe.as_ref().filter(|_| asked.confirms()) {
+            let _place = self.watcher.turns().read(probe.about()).await;
+            if let Err(error) = self.exchange(probe, &probe.target(None, None), PATIENCE).await {
+                return self.mind.lost(error);
+            }
+        }
         let began = Instant::now();
         let (from, sent) = self.send(asked).await;
         self.ended = Instant::now();
         match sent {
-            Ok(answer) => self.mind.take(answer, asked, from, began.elapsed()).await,
+            Ok(answer) => {
+                let is_blind = answer.denies_by_default && !self.agent.shows_token();
+                let end = self.mind.take(answer, asked, from, began.elapsed()).await;
+                let is_blind = is_blind && self.mind.is_of_nothing();
+                self.mind.journal().warn(is_blind.then_some(BLIND));
+                if is_blind {
+                    self.watcher.turns().report_blind(BLIND);
+                }
+                end
+            }
             Err(error) => self.mind.lost(error),
         }
     }
 
     /// The answer, and from where it was waited for.
     async fn send(&self, asked: AskedAt) -> (Option<From>, Result<Answer, ConsulError>) {
-        let from = asked.from();
-        // A watch whose turn does not come reads once without waiting.
-        let turn = match from {
-            Some(_) => self.watcher.poll().await,
-            None => None,
-        };
-        let most = if self.ended.elapsed() > UNSEEN { SOON } else { Duration::MAX };
-        let wait = |wait| self.watcher.wait(wait).min(most);
-        let from = from.filter(|_| turn.is_some()).map(|(index, time)| From { index, wait: wait(time) });
-        let _turn = match turn {
-            Some(turn) => turn,
-            None => self.watcher.turns().read().await,
-        };
-        let patience = from.map_or(PATIENCE, |from| from.wait + from.wait / 16 + GRACE);
-        let target = self.mind.target(asked, from);
-        self.mind.journal().asked(target.clone());
+        let request = self.mind.request();
+        if let Some((index, wait)) = asked.from()
+            && let Some(turn) = self.watcher.poll(wait).await
+        {
+            let most = if self.ended.elapsed() > UNSEEN { SOON } else { Duration::MAX };
+            let wait = turn.wait.min(most);
+            let from = Some(From { index, wait });
+            return (from, self.exchange(request, &self.mind.target(asked, from), wait + wait / 16 + GRACE).await);
+        }
+        // Without an index, or a turn, it reads once without waiting.
+        let _place = self.watcher.turns().read(request.about()).await;
+        (None, self.exchange(request, &self.mind.target(asked, None), PATIENCE).await)
+    }
+
+    async fn exchange(&self, request: &Request, target: &str, patience: Duration) -> Result<Answer, ConsulError> {
+        self.mind.journal().asked(target.to_owned());
         let limit = Limit { head: Instant::now() + patience, whole: None };
-        let sent = self.agent.send(self.mind.request(), &target, limit).await;
+        let sent = self.agent.send(request, target, limit).await;
         // The connection goes back to the pool in a task of its own; whoever has the turn next is to find it there.
         for _ in 0..2 {
             tokio::task::yield_now().await;
         }
-        (from, sent)
+        sent
     }
 
-    /// Counts and logs. The first failure of a streak is logged, what concerns the agent as a whole once for all.
+    /// Counts and logs. The first failure of its kind in a streak is logged, what concerns the agent as a whole once for
+    /// all.
     fn note(&mut self, end: &End) {
         self.agent.metrics().ended(self.agent.name(), end.word());
         let mind = self.mind.clone();
@@ -252,8 +309,9 @@ impl<T: Send + 'static> Worker<T> {
                 mind.journal().failed(&error.to_string());
                 if error.is_of_agent() {
                     self.watcher.turns().report_lost(error);
-                } else if self.failing.is_none() {
+                } else if !self.met.contains(&error.word()) {
                     tracing::warn!(path, "{error}; what is known stays");
+                    self.met.push(error.word());
                 } else {
                     tracing::debug!(path, "{error}");
                 }
@@ -262,11 +320,17 @@ impl<T: Send + 'static> Worker<T> {
             End::Content(reason) => {
                 self.succeeded();
                 mind.journal().failed(reason);
-                tracing::warn!(path, "{reason}; what is known stays");
+                if self.content.as_ref() == Some(reason) {
+                    tracing::debug!(path, "{reason}");
+                } else {
+                    tracing::warn!(path, "{reason}; what is known stays");
+                    self.content = Some(reason.clone());
+                }
             }
             End::Doubted => tracing::debug!(path, "nothing is left: asking the majority of the servers"),
             End::Changed | End::Unchanged | End::Unmoved => {
                 self.counters.updates.inc();
+                self.content = None;
                 self.succeeded();
             }
             End::WentBack | End::Overtaken => {}
@@ -275,6 +339,7 @@ impl<T: Send + 'static> Worker<T> {
 
     fn succeeded(&mut self) {
         self.backoff.reset();
+        self.met.clear();
         match self.failing.take() {
             Some(error) if error.is_of_agent() => self.watcher.turns().came_back(),
             Some(_) => tracing::info!(path = self.mind.request().path(), "Consul answers again"),
@@ -286,7 +351,7 @@ impl<T: Send + 'static> Worker<T> {
     async fn retreat(&mut self, error: &ConsulError) {
         let many = self.watcher.turns().watches() as f64 / MANY;
         let delay = self.backoff.next_delay().mul_f64(many.max(1.0));
-        if !error.is_of_agent() {
+        if !error.is_loss() {
             return tokio::time::sleep(delay).await;
         }
         tokio::select! {

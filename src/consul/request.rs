@@ -122,6 +122,10 @@ impl Request {
         &self.path
     }
 
+    pub(super) fn about(&self) -> &str {
+        &self.datacenter
+    }
+
     pub(super) fn mode(&self) -> Consistency {
         self.consistency
     }

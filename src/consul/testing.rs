@@ -33,6 +33,8 @@ struct State {
     values: HashMap<String, (String, u64)>,
     script: VecDeque<Step>,
     interrupts: VecDeque<Step>,
+    /// Requests with one of these texts in them are never answered.
+    silent: Vec<String>,
     log: Vec<(String, Instant)>,
     open: usize,
     most_open: usize,
@@ -90,6 +92,16 @@ impl FakeConsul {
         self.script(Step::Reply(status, Vec::new(), body.to_owned()));
     }
 
+    /// From now on requests with this text in them are never answered; those that are held stay so.
+    pub(crate) fn silence(&self, part: &str) {
+        self.shared.state.lock().silent.push(part.to_owned());
+    }
+
+    /// All are answered again.
+    pub(crate) fn speak(&self) {
+        self.shared.state.lock().silent.clear();
+    }
+
     /// Requests so far, with the time of each.
     pub(crate) fn log(&self) -> Vec<(String, Instant)> {
         self.shared.state.lock().log.clone()
@@ -106,6 +118,9 @@ impl FakeConsul {
     }
 
     async fn answer(&self, target: &str) -> Result<Reply, ConsulError> {
+        if self.shared.state.lock().silent.iter().any(|part| target.contains(part)) {
+            return std::future::pending().await;
+        }
         let scripted = self.shared.state.lock().script.pop_front();
         if let Some(step) = scripted {
             return step.happen().await;

@@ -30,8 +30,8 @@ const BODY: Duration = Duration::from_secs(60);
 const KEEPALIVE: Duration = Duration::from_secs(15);
 
 /// How many connections without a request are kept. Together with those in use they must stay below the 200 that a
-/// stock agent grants one client.
-const IDLE: usize = 16;
+/// stock agent grants one client, also where a namer and the storage have a token each, and so a pool each.
+const IDLE: usize = 8;
 
 /// What the library says of an answer that came before the request. An agent refuses a client's 201st connection with a
 /// 429 as soon as it is made.

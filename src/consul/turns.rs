@@ -1,8 +1,12 @@
 //! Turns: how all watches of one agent share the few connections that it grants.
 //!
 //! A stock agent refuses a client's 201st connection, and an open poll needs one. So at most `maxPolls` polls are open
-//! at once, and a few requests that are answered at once besides. While there are more watches than polls, each poll is
-//! short, and a watch whose turn is long in coming reads once without waiting.
+//! at once, and a few requests that are answered at once besides. While there are more watches than polls, they take
+//! turns: those of dtabs first, then those of names, then those of what does not exist. As many polls are short as it takes
+//! for the others to have turns, and a watch whose turn is long in coming reads once without waiting.
+//!
+//! Requests that are answered at once may not be, and then hold their places for long. Those of a datacenter that does not
+//! answer leave places for the others (`Sharing::Fairly`), and who reads or writes once has places of his own.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,6 +17,7 @@ use parking_lot::Mutex;
 use slab::Slab;
 use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 
+use super::places::{Place, Places, Sharing};
 use super::{AgentFigures, Journal};
 use crate::runtime::Seldom;
 
@@ -33,26 +38,55 @@ const LOG_EVERY: Duration = Duration::from_secs(30);
 pub(super) struct Turns {
     agent: String,
     /// Open polls.
-    polls: Semaphore,
-    /// Requests that are answered at once.
-    reads: Semaphore,
+    polls: Arc<Places<Rank>>,
+    /// Requests of watches that are answered at once, by datacenter.
+    reads: Arc<Places<Box<str>>>,
+    /// Requests of those who read or write once.
+    singles: Semaphore,
     limit: Mutex<Option<usize>>,
-    watches: AtomicUsize,
+    /// By rank.
+    watches: [AtomicUsize; 3],
+    /// Open polls that wait as long as they like.
+    long: AtomicUsize,
     journals: Mutex<Slab<Arc<Journal>>>,
     told: AtomicBool,
     back: Notify,
     lost: Seldom,
     found: Seldom,
+    blind: AtomicBool,
+}
+
+/// Whose turn comes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Rank {
+    /// A dtab, or the list of them: there are few, and all names depend on them.
+    Dtab,
+    /// A name.
+    Name,
+    /// What does not exist, of which clients may make up as many as they like.
+    Nothing,
 }
 
 /// A watch, which counts for as long as it lives.
 pub(super) struct Watcher {
     turns: Arc<Turns>,
     journal: usize,
+    rank: Rank,
 }
 
-/// A place, until it is dropped.
-pub(super) type Turn<'a> = SemaphorePermit<'a>;
+/// A place for a poll, until it is dropped.
+pub(super) struct Turn<'a> {
+    /// How long the poll may wait.
+    pub(super) wait: Duration,
+    long: Option<&'a AtomicUsize>,
+    _place: Place<Rank>,
+}
+
+// === impl Rank ===
+
+impl Rank {
+    const ALL: [Self; 3] = [Self::Dtab, Self::Name, Self::Nothing];
+}
 
 // === impl Turns ===
 
@@ -61,15 +95,18 @@ impl Turns {
     pub(super) fn new(agent: String) -> Arc<Self> {
         Arc::new(Self {
             agent,
-            polls: Semaphore::new(MOST),
-            reads: Semaphore::new(reads(MOST)),
+            polls: Places::new(Sharing::InOrder, MOST),
+            reads: Places::new(Sharing::Fairly, reads(MOST)),
+            singles: Semaphore::new(singles(MOST)),
             limit: Mutex::new(None),
-            watches: AtomicUsize::new(0),
+            watches: Default::default(),
+            long: AtomicUsize::new(0),
             journals: Mutex::default(),
             told: AtomicBool::new(false),
             back: Notify::new(),
             lost: Seldom::new(LOG_EVERY),
             found: Seldom::new(LOG_EVERY),
+            blind: AtomicBool::new(false),
         })
     }
 
@@ -78,17 +115,20 @@ impl Turns {
         let Some(most) = most else { return };
         let mut limit = self.limit.lock();
         let (before, now) = (limit.unwrap_or(MOST), limit.map_or(most, |limit| limit.min(most)));
-        resize(&self.polls, before, now);
-        resize(&self.reads, reads(before), reads(now));
+        self.polls.resize(before, now);
+        self.reads.resize(reads(before), reads(now));
+        self.singles.add_permits(singles(now).saturating_sub(singles(before)));
+        self.singles.forget_permits(singles(before).saturating_sub(singles(now)));
         *limit = Some(now);
     }
 
     /// One more watch.
     pub(super) fn watcher(self: &Arc<Self>, journal: Arc<Journal>) -> Watcher {
         let journal = self.journals.lock().insert(journal);
-        let watches = self.watches.fetch_add(1, Ordering::Relaxed) + 1;
+        let rank = Rank::Name;
+        self.watches[rank as usize].fetch_add(1, Ordering::Relaxed);
         let most = self.most();
-        if watches > most && !self.told.swap(true, Ordering::Relaxed) {
+        if self.watches() > most && !self.told.swap(true, Ordering::Relaxed) {
             tracing::warn!(
                 agent = %self.agent,
                 maxPolls = most,
@@ -97,36 +137,48 @@ impl Turns {
                  with it"
             );
         }
-        Watcher { turns: self.clone(), journal }
+        Watcher { turns: self.clone(), journal, rank }
     }
 
-    /// A place for a request that is answered at once.
-    pub(super) async fn read(&self) -> Turn<'_> {
-        self.reads.acquire().await.expect("nobody closes it")
+    /// A place for a request of a watch that is answered at once, about this datacenter.
+    pub(super) async fn read(&self, datacenter: &str) -> Place<Box<str>> {
+        self.reads.take(datacenter.into()).await
+    }
+
+    /// A place for who reads or writes once.
+    pub(super) async fn single(&self) -> SemaphorePermit<'_> {
+        self.singles.acquire().await.expect("nobody closes it")
     }
 
     /// How many watches there are.
     pub(super) fn watches(&self) -> usize {
-        self.watches.load(Ordering::Relaxed)
+        self.watches_to(Rank::Nothing)
+    }
+
+    /// How many there are of this rank and those before it.
+    fn watches_to(&self, rank: Rank) -> usize {
+        let ranks = Rank::ALL.into_iter().filter(|one| *one <= rank);
+        ranks.map(|rank| self.watches[rank as usize].load(Ordering::Relaxed)).sum()
     }
 
     /// What metrics show.
     pub(super) fn figures(&self) -> AgentFigures {
         let limit = self.most();
         let oldest = self.journals.lock().iter().map(|(_, journal)| journal.age()).max().unwrap_or_default();
-        AgentFigures {
-            agent: self.agent.clone(),
-            watches: self.watches(),
-            open: limit.saturating_sub(self.polls.available_permits()),
-            limit,
-            oldest,
-        }
+        AgentFigures { agent: self.agent.clone(), watches: self.watches(), open: self.polls.held(), limit, oldest }
     }
 
     /// Logs what keeps all watches of the agent from their answers, now and then.
     pub(super) fn report_lost(&self, error: &dyn fmt::Display) {
         if let Some(left_out) = self.lost.due() {
             tracing::warn!(agent = %self.agent, left_out, "{error}; what is known stays");
+        }
+    }
+
+    /// Logs once what keeps empty answers from being sure.
+    pub(super) fn report_blind(&self, why: &str) {
+        if !self.blind.swap(true, Ordering::Relaxed) {
+            tracing::warn!(agent = %self.agent, "{why}");
         }
     }
 
@@ -150,12 +202,11 @@ impl Turns {
 
 /// What is answered at once needs few places, and they count, too.
 fn reads(polls: usize) -> usize {
-    (polls / 5).clamp(2, 32)
+    (polls / 7).clamp(2, 22)
 }
 
-fn resize(places: &Semaphore, before: usize, now: usize) {
-    places.add_permits(now.saturating_sub(before));
-    places.forget_permits(before.saturating_sub(now));
+fn singles(polls: usize) -> usize {
+    (polls / 15).clamp(2, 10)
 }
 
 impl fmt::Debug for Turns {
@@ -172,30 +223,55 @@ impl Watcher {
         &self.turns
     }
 
-    /// A place for an open poll, in the order of asking; none if that takes too long.
-    pub(super) async fn poll(&self) -> Option<Turn<'_>> {
-        let turn = self.turns.polls.acquire();
-        tokio::time::timeout(self.patience(), turn).await.ok().map(|turn| turn.expect("nobody closes it"))
+    /// From now on the watch has this rank.
+    pub(super) fn rank(&mut self, rank: Rank) {
+        if rank != self.rank {
+            self.turns.watches[self.rank as usize].fetch_sub(1, Ordering::Relaxed);
+            self.turns.watches[rank as usize].fetch_add(1, Ordering::Relaxed);
+            self.rank = rank;
+        }
     }
 
-    /// How long a poll may wait now that would like to wait `wait`.
-    pub(super) fn wait(&self, wait: Duration) -> Duration {
-        if self.rounds() > 1.0 { wait.min(SHORT) } else { wait }
+    /// A place for a poll that would like to wait `wait`; none if that takes too long.
+    pub(super) async fn poll(&self, wait: Duration) -> Option<Turn<'_>> {
+        let place = tokio::time::timeout(self.patience(), self.turns.polls.take(self.rank)).await.ok()?;
+        let long = self.may_be_long().then_some(&self.turns.long);
+        let wait = if long.is_some() { wait } else { wait.min(SHORT) };
+        Some(Turn { wait, long, _place: place })
+    }
+
+    /// May one more poll wait as long as it likes? As many are short as there are watches without a place, so that these
+    /// have turns within two seconds, or, where they are too many for that, all are. If so, it counts.
+    fn may_be_long(&self) -> bool {
+        let (watches, most) = (self.turns.watches_to(self.rank), self.turns.most());
+        let without = watches.saturating_sub(most);
+        let more = |long| (without == 0 || long + without < most).then_some(long + 1);
+        self.turns.long.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
     }
 
     /// Somewhat more than what a turn takes to come round while all polls are short.
     fn patience(&self) -> Duration {
-        SHORT.mul_f64(1.5 * self.rounds()).max(PATIENCE)
-    }
-
-    fn rounds(&self) -> f64 {
-        self.turns.watches() as f64 / self.turns.most().max(1) as f64
+        let rounds = self.turns.watches_to(self.rank) as f64 / self.turns.most().max(1) as f64;
+        SHORT.mul_f64(1.5 * rounds).max(PATIENCE)
     }
 }
 
 impl Drop for Watcher {
     fn drop(&mut self) {
         self.turns.journals.lock().remove(self.journal);
-        self.turns.watches.fetch_sub(1, Ordering::Relaxed);
+        self.turns.watches[self.rank as usize].fetch_sub(1, Ordering::Relaxed);
     }
 }
+
+// === impl Turn ===
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        if let Some(long) = self.long {
+            long.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use super::{Rhythm, Sink};
+use crate::consul::answer::Seal;
 use crate::consul::request::From;
 use crate::consul::{Answer, Consistency, ConsulError, Journal, Request, Undecoded};
 
@@ -28,6 +29,10 @@ struct Place {
     index: Option<u64>,
     /// What readers were given.
     given: Given,
+    /// Of which answer that was made, as long as it is beyond doubt.
+    seal: Option<Seal>,
+    /// Whether it says that there is nothing.
+    nothing: bool,
     /// The next answer is to be confirmed by a majority of the servers. A server that has just become the leader, as
     /// one that was restarted, answers others from a state that lacks what it has not caught up with, and says nothing
     /// of it; and one that lags behind answers with what was before.
@@ -123,16 +128,21 @@ impl<T: Send + 'static> Mind<T> {
         if matches!(self.rhythm, Rhythm::Blocking(_)) && index.is_none() {
             return self.lost(answer.without_index());
         }
-        let value = match self.decoded(answer).await {
-            Ok(value) => value,
-            Err(error) => return self.lost(error),
+        // While watches take turns most answers bring nothing new, and may be long.
+        let seal = answer.seal();
+        let value = match asked.place.seal == Some(seal) {
+            true => None,
+            false => match self.decoded(answer).await {
+                Ok(value) => Some(value),
+                Err(error) => return self.lost(error),
+            },
         };
         let mut place = self.place.lock();
         // An answer under the index that was waited from has no news since then; what came meanwhile is newer, and its
         // index may be lower.
         let lower = index.unwrap_or(0) < place.given.index;
         let outdated = lower || from.is_some_and(|from| index == Some(from.index));
-        if place.given != asked.place.given && outdated {
+        if place.given != asked.place.given && (outdated || value.is_none()) {
             return End::Overtaken;
         }
         if lower && !asked.place.confirm {
@@ -141,21 +151,29 @@ impl<T: Send + 'static> Mind<T> {
         }
         let unmoved = from.is_some_and(|from| index == Some(from.index) && took < from.wait.mul_f64(0.9));
         let next = index.filter(|index| *index > 0 && !unmoved && matches!(self.rhythm, Rhythm::Blocking(_)));
-        let value = match value {
-            Ok(value) => value,
-            Err(reason) => {
+        let changed = match value {
+            None => {
+                (place.index, place.confirm) = (next, false);
+                false
+            }
+            Some(Err(reason)) => {
                 place.give(next, index, !unmoved);
                 self.sink.fail(reason.as_str().into());
                 self.journal.good(false);
                 return End::Content(reason);
             }
+            Some(Ok(value)) => {
+                let nothing = self.sink.is_nothing(&value);
+                if nothing && !place.nothing && (!sure || from.is_none()) && !asked.place.confirm {
+                    (place.index, place.confirm) = (None, true);
+                    return End::Doubted;
+                }
+                place.give(next, index, !unmoved);
+                let changed = self.sink.publish(value);
+                (place.seal, place.nothing) = (Some(seal), nothing);
+                changed
+            }
         };
-        if (!sure || from.is_none()) && !asked.place.confirm && self.sink.empties(&value) {
-            (place.index, place.confirm) = (None, true);
-            return End::Doubted;
-        }
-        place.give(next, index, !unmoved);
-        let changed = self.sink.publish(value);
         self.journal.good(changed);
         match (changed, unmoved) {
             (true, _) => End::Changed,
@@ -169,7 +187,7 @@ impl<T: Send + 'static> Mind<T> {
         {
             // It may be the first sign of a Consul that begins anew.
             let mut place = self.place.lock();
-            place.index = None;
+            (place.index, place.seal) = (None, None);
             // Who is content with any server's state gets that even while there is no leader.
             place.confirm = self.request.mode() == Consistency::Default;
         }
@@ -196,6 +214,7 @@ impl<T: Send + 'static> Mind<T> {
         place.give(Some(index), Some(index), true);
         Ok(match value {
             Ok(value) => {
+                place.nothing = self.sink.is_nothing(&value);
                 let changed = self.sink.publish(value);
                 self.journal.good(changed);
                 Offered::Taken
@@ -219,7 +238,12 @@ impl<T> Mind<T> {
         &self.request
     }
 
-    pub(super) fn journal(&self) -> &Journal {
+    /// Do readers know that there is nothing?
+    pub(super) fn is_of_nothing(&self) -> bool {
+        self.place.lock().nothing
+    }
+
+    pub(super) fn journal(&self) -> &Arc<Journal> {
         &self.journal
     }
 }
@@ -230,7 +254,7 @@ impl Place {
     /// Readers are given the answer of `index`, which may be `news`; the next request waits from `next`.
     fn give(&mut self, next: Option<u64>, index: Option<u64>, news: bool) {
         let given = Given { count: self.given.count + u64::from(news), index: index.unwrap_or(0) };
-        *self = Self { index: next, given, confirm: false };
+        *self = Self { index: next, given, seal: None, nothing: false, confirm: false };
     }
 }
 
@@ -249,6 +273,11 @@ impl AskedAt {
     /// The index and the time to wait with; none for a request that does not wait.
     pub(super) fn from(&self) -> Option<(u64, Duration)> {
         self.place.index.map(|index| (index, self.wait))
+    }
+
+    /// Whether it is asked to confirm what was said before.
+    pub(super) fn confirms(&self) -> bool {
+        self.place.confirm
     }
 }
 

@@ -17,9 +17,9 @@ pub trait Sink<T>: Send + Sync + 'static {
         self.fail(reason);
     }
 
-    /// Would `value` take away all that readers have? Then it is taken only from an answer that is sure, and not from one
-    /// without an index.
-    fn empties(&self, value: &T) -> bool {
+    /// Does `value` say that there is nothing? Where readers do not know that yet it is taken only from an answer that is
+    /// sure, and not from one without an index: routes would be lost, if only for a moment.
+    fn is_nothing(&self, value: &T) -> bool {
         let _ = value;
         false
     }

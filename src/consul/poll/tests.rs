@@ -13,7 +13,7 @@ const PATH: &str = "/v1/catalog/service/web";
 type Value = Arc<Cell<String>>;
 
 fn query() -> Query<impl Fn(&Answer, &[u8]) -> Result<String, Undecoded> + Send + Sync + 'static> {
-    Query { request: Request::get(PATH), rhythm: Rhythm::Blocking(WAIT), delays: Delays::default(), decode: text }
+    Query::new(Request::get(PATH), Rhythm::Blocking(WAIT), text)
 }
 
 fn text(answer: &Answer, body: &[u8]) -> Result<String, Undecoded> {
@@ -325,7 +325,7 @@ async fn an_empty_list_of_a_server_without_leader_is_confirmed_before_it_is_beli
         fn fail(&self, reason: Reason) {
             self.0.fail(reason);
         }
-        fn empties(&self, value: &String) -> bool {
+        fn is_nothing(&self, value: &String) -> bool {
             value.is_empty()
         }
     }

@@ -20,7 +20,7 @@ use super::hosts::{HostAddrs, Hosts};
 use super::{Found, Namer, NamerParts};
 use crate::consul::{Agent, PollCounters};
 use crate::name::{Addr, NameTree, Path, meta_keys};
-use crate::store::{Policy, Reading, Run, Staleness, Table, Wait};
+use crate::store::{Policy, Reading, Reason, Run, Staleness, Table, Wait};
 
 pub use config::ConsulConfig;
 use config::Rules;
@@ -108,7 +108,7 @@ impl ConsulNamer {
 
     /// Does anybody know one of the hosts?
     fn any_known(&self, run: &mut Run<'_>, hosts: &[Box<str>]) -> Reading<bool> {
-        let mut unanswered: Option<Wait> = None;
+        let (mut unanswered, mut failed): (Option<Wait>, Option<Reason>) = (None, None);
         let mut known = false;
         // Each is looked up, whatever the others gave: this keeps all of them followed.
         for host in hosts {
@@ -116,11 +116,12 @@ impl ConsulNamer {
                 Reading::Ready(HostAddrs::Found(_)) => known = true,
                 Reading::Ready(HostAddrs::Unknown) => {}
                 Reading::Pending(wait) => unanswered = unanswered.or(Some(wait)),
-                Reading::Failed(reason) => return Reading::Failed(reason),
+                Reading::Failed(reason) => failed = failed.or(Some(reason)),
             }
         }
-        match unanswered {
-            Some(wait) if !known => Reading::Pending(wait),
+        match (known, unanswered, failed) {
+            (false, Some(wait), _) => Reading::Pending(wait),
+            (false, None, Some(reason)) => Reading::Failed(reason),
             _ => Reading::Ready(known),
         }
     }

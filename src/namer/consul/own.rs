@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use crate::consul::{Agent, Answer, Delays, Poll, PollCounters, Query, Request, Rhythm, Undecoded};
+use crate::consul::{Agent, Answer, Poll, PollCounters, Query, Request, Rhythm, Undecoded};
 use crate::store::Cell;
 
 /// How often it is read; also when the agent was lost and is back, which may be another one.
@@ -76,8 +76,7 @@ impl WatchedOwn {
     /// Begins to watch.
     pub(super) fn watch(agent: &Agent) -> Self {
         let own = Cell::new();
-        let (request, rhythm) = (Request::get("/v1/agent/self"), Rhythm::Every(EVERY));
-        let query = Query { request, rhythm, delays: Delays::default(), decode: Own::decode };
+        let query = Query::new(Request::get("/v1/agent/self"), Rhythm::Every(EVERY), Own::decode);
         Self { own: own.clone(), _poll: Poll::start(agent, query, own, PollCounters::default()) }
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::config::Rules;
 use super::nodes::{Instances, Presence, only_passing};
-use crate::consul::{Agent, Delays, Poll, PollCounters, Query, Request, Rhythm, Sink, WAIT};
+use crate::consul::{Agent, Poll, PollCounters, Query, Request, Rhythm, Sink, WAIT};
 use crate::store::{Cell, Reason};
 use crate::text::url::component;
 
@@ -82,12 +82,8 @@ impl Service {
         let (presence, instances) = (Cell::new(), Cell::new());
         let cells = Cells { presence: presence.clone(), instances: instances.clone() };
         let (request, rules) = (request(rules, key), rules.clone());
-        let query = Query {
-            request,
-            rhythm: Rhythm::Blocking(WAIT),
-            delays: Delays::default(),
-            decode: move |answer: &_, body: &_| Instances::decode(&rules, answer, body),
-        };
+        let decode = move |answer: &_, body: &_| Instances::decode(&rules, answer, body);
+        let query = Query::new(request, Rhythm::Blocking(WAIT), decode);
         Self { key: key.clone(), presence, instances, poll: Poll::start(agent, query, cells, counters) }
     }
 }
@@ -126,7 +122,7 @@ impl Sink<Instances> for Cells {
         }
     }
 
-    fn empties(&self, instances: &Instances) -> bool {
-        instances.is_empty() && self.presence().is_some_and(|presence| *presence != Presence::Absent)
+    fn is_nothing(&self, instances: &Instances) -> bool {
+        instances.is_empty()
     }
 }

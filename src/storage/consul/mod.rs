@@ -20,7 +20,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 
 use super::{Storage, StorageError, VersionedDtab};
-use crate::consul::{Agent, Consistency, Query, Rhythm, WAIT};
+use crate::consul::{Agent, Consistency, Query, Rank, Rhythm, WAIT};
 use crate::name::{Dtab, Limits};
 use crate::runtime::heavy;
 use crate::store::{Cell, Client, Key, Live, Mailbox, OverBudget, Policy, Staleness, Table, Watch};
@@ -64,16 +64,21 @@ impl ConsulStorage {
         let (read, delays) = (*read, *delays);
         let of_list = layout.clone();
         let decode = move |answer: &_, body: &_| value::namespaces(answer, body, &of_list);
-        let list = Query { request: layout.list(read), rhythm: Rhythm::Blocking(LIST_WAIT), delays, decode };
-        let names = Arc::new(Watched::start("", &agent, read, list, layout.probe(read), BTreeSet::is_empty));
+        let list = Query {
+            delays,
+            rank: Rank::Dtab,
+            probe: layout.probe(read),
+            ..Query::new(layout.list(read), Rhythm::Blocking(LIST_WAIT), decode)
+        };
+        let names = Arc::new(Watched::start("", &agent, read, list, BTreeSet::is_empty));
         let (asked, place) = (agent.clone(), layout.clone());
         let weigh = |namespace: &String| 1 + namespace.len() / 512;
         let watched = Table::weighed("watched namespaces", WATCHED, weigh, move |namespace: &String, _| {
             let key = place.key(namespace);
             let decode = move |answer: &_, body: &_| value::dtab(answer, body, &limits, &key);
-            let request = place.read(namespace, read);
-            let query = Query { request, rhythm: Rhythm::Blocking(WAIT), delays, decode };
-            Watched::start(namespace, &asked, read, query, None, Option::is_none)
+            let query = Query::new(place.read(namespace, read), Rhythm::Blocking(WAIT), decode);
+            let query = Query { delays, rank: Rank::Dtab, ..query };
+            Watched::start(namespace, &asked, read, query, Option::is_none)
         });
         let page = format!("/storage{path_prefix}.json");
         Self { agent, layout, write: *write, turns: Turns::default(), watched, names, page }

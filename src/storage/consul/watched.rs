@@ -56,13 +56,12 @@ impl<T: PartialEq + Send + Sync + 'static> Watched<T> {
         agent: &Agent,
         mode: Consistency,
         query: Query<D>,
-        probe: Option<Request>,
         is_nothing: fn(&T) -> bool,
     ) -> Self
     where
         D: Fn(&Answer, &[u8]) -> Result<T, Undecoded> + Send + Sync + 'static,
     {
-        let (cell, mut present) = (Cell::new(), query.request.clone());
+        let (cell, mut present, probe) = (Cell::new(), query.request.clone(), query.probe.clone());
         if mode == Consistency::Default {
             present = present.consistency(Consistency::Consistent);
         }
@@ -174,8 +173,7 @@ impl<T: PartialEq + Send + Sync + 'static> Sink<T> for Shown<T> {
         self.cell.fail(reason);
     }
 
-    fn empties(&self, value: &T) -> bool {
-        // Even where nothing is known yet: routes would be lost, if only for a moment.
+    fn is_nothing(&self, value: &T) -> bool {
         (self.is_nothing)(value)
     }
 }
