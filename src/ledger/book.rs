@@ -151,11 +151,14 @@ impl Book {
             Event::Arrived(key) => self.claimed(now, client, &key, false),
             Event::Silent { key, ago, failed } => self.silent(now, client, &key, now.before(ago), failed),
             Event::Resumed { key, failed } => {
-                self.change(now, client, &key, |entry, live| {
-                    let count = if failed { &mut entry.cut } else { &mut entry.silent };
-                    *count = count.saturating_sub(1);
-                    add(&mut entry.live, live);
-                });
+                // Its entry may have gone meanwhile, after a peer had explained it.
+                if let Some(id) = self.entry(client, &key) {
+                    self.change_entry(now, id, |entry, live| {
+                        let count = if failed { &mut entry.cut } else { &mut entry.silent };
+                        *count = count.saturating_sub(1);
+                        add(&mut entry.live, live);
+                    });
+                }
             }
             Event::Released { key, silent } => {
                 self.change(now, client, &key, |entry, live| {
