@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::interpreter::Namers;
 use crate::storage::Storage;
 
-type Show = Box<dyn Fn() -> Option<Value> + Send + Sync>;
+pub(super) type Show = Arc<dyn Fn() -> Option<Value> + Send + Sync>;
 
 /// The state pages by path.
 #[derive(Default)]
@@ -18,9 +18,9 @@ pub struct Pages {
 }
 
 impl Pages {
-    /// Adds a page; `show` must not wait for anything. None = nothing to show at present.
+    /// Adds a page; `show` must not wait for anything, but may take its time. None = nothing to show at present.
     pub fn add(&mut self, path: String, show: impl Fn() -> Option<Value> + Send + Sync + 'static) {
-        self.pages.insert(path, Box::new(show));
+        self.pages.insert(path, Arc::new(show));
     }
 
     /// Adds `/namer_state/<prefix>.json` for each namer that has such a page.
@@ -51,8 +51,9 @@ impl Pages {
         self.pages.keys().map(String::as_str)
     }
 
-    pub(super) fn show(&self, path: &str) -> Option<Value> {
-        self.pages.get(path)?()
+    /// What makes the page.
+    pub(super) fn find(&self, path: &str) -> Option<Show> {
+        self.pages.get(path).cloned()
     }
 }
 

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use super::{AdminState, grace, watches};
 use crate::http1::{Params, Request, Response, Service};
 use crate::iface::http::delegate::{self, Uses};
-use crate::runtime::{Drain, ReadyState};
+use crate::runtime::{Drain, ReadyState, heavy};
 use crate::telemetry::{JsonQuery, OWN_CONTENT_TYPE, PrometheusConfig, TelemeterConfig};
 use crate::text::calendar;
 
@@ -57,7 +57,7 @@ impl Service for Routes {
             let AdminState { interpreter, names, .. } = &self.state;
             return delegate::by_request(&**interpreter, &request, names, Uses::RequestsDtab).await;
         }
-        self.answer(&path, &request)
+        self.answer(&path, &request).await
     }
 }
 
@@ -72,7 +72,7 @@ impl Routes {
         routes
     }
 
-    fn answer(&self, path: &str, request: &Request) -> Response {
+    async fn answer(&self, path: &str, request: &Request) -> Response {
         match path {
             "/admin/ping" => twitter(200, "pong"),
             "/live" => text(200, "live\n"),
@@ -87,12 +87,12 @@ impl Routes {
             "/admin/server_info" => self.server_info(),
             "/config.json" => Response::with_body(200, self.state.config.to_string()).header("Content-Type", JSON_UTF8),
             "/logging.json" => self.logging(request),
-            other => self.configured(other, request),
+            other => self.configured(other, request).await,
         }
     }
 
     /// Paths that depend on the configuration.
-    fn configured(&self, path: &str, request: &Request) -> Response {
+    async fn configured(&self, path: &str, request: &Request) -> Response {
         let legacy = self.state.metrics.legacy();
         if let Some(telemeter) = self.prometheus().find(|telemeter| collapse(&telemeter.path) == path) {
             return text(200, legacy.prometheus(&telemeter.prefix));
@@ -101,9 +101,12 @@ impl Routes {
             let host = request.header("host").map(String::from_utf8_lossy);
             return text(200, legacy.influx(host.as_deref()));
         }
-        match self.state.pages.show(path) {
-            Some(state) => Response::with_body(200, state.to_string()).header("Content-Type", JSON),
-            None => text(404, format!("nothing here: {path}; /admin lists the paths there are\n")),
+        let Some(show) = self.state.pages.find(path) else { return nothing(path) };
+        // A page may show a hundred thousand things.
+        match heavy(move || show().map(|state| state.to_string())).await {
+            Some(Some(state)) => Response::with_body(200, state).header("Content-Type", JSON),
+            Some(None) => nothing(path),
+            None => text(500, "internal error: making the page panicked; please report it with the log\n"),
         }
     }
 
@@ -238,6 +241,10 @@ fn collapse(path: &str) -> Cow<'_, str> {
         }
     }
     Cow::Owned(out)
+}
+
+fn nothing(path: &str) -> Response {
+    text(404, format!("nothing here: {path}; /admin lists the paths there are\n"))
 }
 
 fn text(status: u16, body: impl Into<String>) -> Response {

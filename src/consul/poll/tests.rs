@@ -8,6 +8,8 @@ use crate::consul::Consistency;
 use crate::consul::testing::{FakeConsul, Step};
 use crate::store::{Cell, Key, Mailbox, Reason, Standing, State};
 
+mod streaks;
+
 const PATH: &str = "/v1/catalog/service/web";
 
 type Value = Arc<Cell<String>>;

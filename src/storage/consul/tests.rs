@@ -413,6 +413,26 @@ async fn a_list_that_is_empty_for_want_of_a_right_is_not_told_as_empty() {
     assert!(matches!(told, Unanswered::Failed(reason) if reason.contains("key:read")));
 }
 
+#[tokio::test(start_paused = true)]
+async fn watchers_of_the_list_are_not_told_that_it_is_empty_for_want_of_a_right() {
+    let consul = FakeConsul::default();
+    let denied = "Permission denied: token lacks permission 'key:read' on \"namerd/dtabs/\"";
+    // The list is empty, the probe is denied; and then, once more without any doubt, both again.
+    for _ in 0..2 {
+        consul.script(missing(24));
+        consul.say(403, denied);
+    }
+    (0..20).for_each(|_| consul.say(403, denied));
+    let (config, _) = crate::config::read_text("f", "{}", "the test", ConsulConfig::read).expect("keys");
+    let layout = Layout::new(&Path::parse("/namerd/dtabs").expect("a path"), None);
+    let storage = ConsulStorage::new(consul.agent(), layout, &config, Limits::DEFAULT);
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    let known = storage.names.cell.snapshot();
+    assert!(known.value().is_none(), "{:?}", known.state);
+    let log: Vec<String> = consul.log().into_iter().map(|(target, _)| target).collect();
+    assert_eq!(log[..2], [format!("{LIST}?keys=true&separator=%2F"), format!("{LIST}?raw=true")]);
+}
+
 /// Routes would be lost otherwise, if only for a moment: a leader that was restarted lacks what it has not caught up with.
 #[tokio::test(start_paused = true)]
 async fn that_there_is_no_such_namespace_is_believed_when_the_majority_says_it() {

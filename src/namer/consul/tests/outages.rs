@@ -113,6 +113,19 @@ async fn an_empty_list_during_an_election_is_confirmed_first() {
     assert!(world.asked().contains(&format!("{WEB}?consistent=true&dc=dc1")), "{:?}", world.asked());
 }
 
+/// As of a server that lags behind while there is no leader, or that was restarted: what has just been registered is missing.
+#[tokio::test(start_paused = true)]
+async fn a_name_that_is_empty_the_first_time_is_neg_only_when_a_majority_says_so() {
+    let world = World::plain();
+    world.consul.set(WEB, &list(&[node("192.0.2.1", 80)]), 2);
+    let headers = vec![("x-consul-index", "1".to_owned()), ("x-consul-knownleader", "false".to_owned())];
+    world.consul.script(Step::Reply(200, headers, "[]".to_owned()));
+    let mut tree = world.tree("/dc1/web");
+    tree.hears("/dc1/web and /").await;
+    assert_eq!(tree.log, ["/dc1/web and /"], "it was never neg");
+    assert_eq!(world.asked()[..2], [format!("{WEB}?dc=dc1"), format!("{WEB}?consistent=true&dc=dc1")]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_list_from_which_everything_was_filtered_is_a_denial_and_recovers_when_it_is_granted() {
     let world = World::plain();
