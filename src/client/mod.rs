@@ -18,7 +18,6 @@ mod journal;
 mod metrics;
 pub mod mux;
 mod once;
-mod pace;
 mod protocol;
 mod servers;
 mod timings;

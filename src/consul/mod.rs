@@ -10,7 +10,6 @@ mod config;
 mod error;
 mod journal;
 mod metrics;
-mod pace;
 mod places;
 mod poll;
 mod request;

@@ -24,7 +24,7 @@ use super::request::From;
 use super::transport::Limit;
 use super::turns::Watcher;
 use super::{Agent, Answer, ConsulError, Journal, Rank, Request, Undecoded};
-use crate::runtime::Backoff;
+use crate::runtime::{Backoff, Pace};
 use crate::telemetry::Counter;
 
 use mind::{AskedAt, End, Mind};
@@ -33,6 +33,11 @@ pub use sink::Sink;
 
 /// How long a blocking query waits at the agent: Consul's own default.
 pub const WAIT: Duration = Duration::from_secs(300);
+
+/// Requests of one watch may follow each other in so many at once, and then in this time: a change after a quiet second
+/// is seen at once, and constant change is followed once a second.
+const BURST: u32 = 2;
+const SPACING: Duration = Duration::from_secs(1);
 
 /// How much longer than a query waits its answer may take: Consul adds up to a sixteenth by itself.
 const GRACE: Duration = Duration::from_secs(5);
@@ -122,7 +127,7 @@ struct Worker<T> {
     rank: Rank,
     probe: Option<Request>,
     counters: PollCounters,
-    pace: super::pace::Pace,
+    pace: Pace,
     backoff: Backoff,
     /// The last failure, while it goes on.
     failing: Option<ConsulError>,
@@ -172,7 +177,7 @@ impl<T: Send + 'static> Poll<T> {
             rank,
             probe,
             counters,
-            pace: super::pace::Pace::new(),
+            pace: Pace::new(SPACING, BURST),
             backoff: Backoff::new(delays.floor, delays.cap),
             failing: None,
             ended: Instant::now(),

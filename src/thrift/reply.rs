@@ -69,19 +69,9 @@ impl BadReply {
 /// # Errors
 /// [`BadReply`]
 pub fn bind(message: &[u8]) -> Result<Reply<NameTree<BoundName>>, BadReply> {
-    read(Method::Bind, message, |reader| {
-        let (mut stamp, mut tree) = (Stamp::new(), None);
-        while let Some((id, kind)) = reader.field()? {
-            match id {
-                1 => stamp = reader.binary("stamp", kind)?.into(),
-                2 => {
-                    reader.structure("tree", kind)?;
-                    tree = Some(trees::bound(reader)?);
-                }
-                _ => reader.skip(kind)?,
-            }
-        }
-        Ok((stamp, there("tree", tree)?))
+    read(Method::Bind, message, "tree", |reader, kind| {
+        reader.structure("tree", kind)?;
+        trees::bound(reader)
     })
 }
 
@@ -90,19 +80,9 @@ pub fn bind(message: &[u8]) -> Result<Reply<NameTree<BoundName>>, BadReply> {
 /// # Errors
 /// [`BadReply`]
 pub fn addr(message: &[u8]) -> Result<Reply<Addr>, BadReply> {
-    read(Method::Addr, message, |reader| {
-        let (mut stamp, mut value) = (Stamp::new(), None);
-        while let Some((id, kind)) = reader.field()? {
-            match id {
-                1 => stamp = reader.binary("stamp", kind)?.into(),
-                2 => {
-                    reader.structure("value", kind)?;
-                    value = Some(addresses::value(reader)?);
-                }
-                _ => reader.skip(kind)?,
-            }
-        }
-        Ok((stamp, there("value", value)?))
+    read(Method::Addr, message, "value", |reader, kind| {
+        reader.structure("value", kind)?;
+        addresses::value(reader)
     })
 }
 
@@ -111,17 +91,7 @@ pub fn addr(message: &[u8]) -> Result<Reply<Addr>, BadReply> {
 /// # Errors
 /// [`BadReply`]
 pub fn dtab(message: &[u8]) -> Result<Reply<String>, BadReply> {
-    read(Method::Dtab, message, |reader| {
-        let (mut stamp, mut text) = (Stamp::new(), None);
-        while let Some((id, kind)) = reader.field()? {
-            match id {
-                1 => stamp = reader.binary("stamp", kind)?.into(),
-                2 => text = Some(reader.long_text("dtab", kind)?),
-                _ => reader.skip(kind)?,
-            }
-        }
-        Ok((stamp, there("dtab", text)?))
-    })
+    read(Method::Dtab, message, "dtab", |reader, kind| reader.long_text("dtab", kind))
 }
 
 /// Reads the answer to `delegate`.
@@ -129,27 +99,18 @@ pub fn dtab(message: &[u8]) -> Result<Reply<String>, BadReply> {
 /// # Errors
 /// [`BadReply`]
 pub fn delegate(message: &[u8]) -> Result<Reply<DelegateTree<BoundName>>, BadReply> {
-    read(Method::Delegate, message, |reader| {
-        let (mut stamp, mut tree) = (Stamp::new(), None);
-        while let Some((id, kind)) = reader.field()? {
-            match id {
-                1 => stamp = reader.binary("stamp", kind)?.into(),
-                2 => {
-                    reader.structure("tree", kind)?;
-                    tree = Some(trees::delegation(reader)?);
-                }
-                _ => reader.skip(kind)?,
-            }
-        }
-        Ok((stamp, there("tree", tree)?))
+    read(Method::Delegate, message, "tree", |reader, kind| {
+        reader.structure("tree", kind)?;
+        trees::delegation(reader)
     })
 }
 
-/// Reads the reply to a call of `method`; `success` reads the struct of the value.
+/// Reads the reply to a call of `method`; `value` reads the field of that name.
 fn read<T>(
     method: Method,
     message: &[u8],
-    success: impl Fn(&mut Reader<'_>) -> Result<(Stamp, T), Fault>,
+    field: &str,
+    value: impl Fn(&mut Reader<'_>, Type) -> Result<T, Fault>,
 ) -> Result<Reply<T>, BadReply> {
     let mut reader = Reader::of_reply(message);
     let Head { kind, name, seqid: _ } = Head::read(&mut reader)?;
@@ -166,7 +127,7 @@ fn read<T>(
         let member = match id {
             0 => {
                 reader.structure("success", kind)?;
-                let (stamp, value) = success(&mut reader)?;
+                let (stamp, value) = stamped(&mut reader, field, &value)?;
                 Reply::Value { stamp, value }
             }
             1 => {
@@ -181,6 +142,23 @@ fn read<T>(
         only(&mut reply, member)?;
     }
     Ok(there("success", reply)?)
+}
+
+/// The struct of a value, behind its start: all four have a stamp and one field more.
+fn stamped<T>(
+    reader: &mut Reader<'_>,
+    field: &str,
+    read_value: impl Fn(&mut Reader<'_>, Type) -> Result<T, Fault>,
+) -> Result<(Stamp, T), Fault> {
+    let (mut stamp, mut value) = (Stamp::new(), None);
+    while let Some((id, kind)) = reader.field()? {
+        match id {
+            1 => stamp = reader.binary("stamp", kind)?.into(),
+            2 => value = Some(read_value(reader, kind)?),
+            _ => reader.skip(kind)?,
+        }
+    }
+    Ok((stamp, there(field, value)?))
 }
 
 /// `TApplicationException`: its text.

@@ -8,17 +8,17 @@ mod turn;
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 
-use super::pace::Pace;
 use super::{
     Ages, Answer, Ask, BoundName, ClientMetrics, Connect, End, Explain, Explained, Failure, Named, News, Protocol,
     Reason, Server, Timings,
 };
 use crate::name::{DelegateTree, Dtab, Limits};
-use crate::runtime::heavy;
+use crate::runtime::{Pace, heavy};
 use crate::thrift::Stamp;
 use crate::thrift::reply::{self, BadReply, Reply};
 use crate::thrift::request;
@@ -27,6 +27,12 @@ use sessions::Sessions;
 
 /// An answer with more bytes is not read on the runtime's own threads.
 const HEAVY_FROM: usize = 256 << 10;
+
+/// So many answers may come one right after the other…
+const BURST: u32 = 20;
+
+/// …and then one in this time. Whoever changes more often is followed at this pace.
+const SPACING: Duration = Duration::from_millis(50);
 
 /// The namespace of questions for which servers do not look at it.
 const ANY_NAMESPACE: &str = "default";
@@ -59,7 +65,7 @@ impl ThriftMux {
         let session = self.sessions.open(server);
         session.opened().await?;
         let mut stamp = Stamp::new();
-        let mut pace = Pace::new();
+        let mut pace = Pace::new(SPACING, BURST);
         loop {
             news.asked();
             let message = tell_when_draining(&session, news, session.call(call(ask, &stamp)?)).await?;
