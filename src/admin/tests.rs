@@ -432,7 +432,7 @@ async fn watches_are_shown_to_people_and_programs() {
     let page = admin.ask("GET /admin/watches", "Accept: text/html,*/*\r\n").await;
     assert!(page.head.contains("text/html") && page.text().contains("0 live; 0 late; 0 unknown; 0 stopped; 0 clients"));
     for path in ["/admin/watches", "/admin/watches.json?limit=1"] {
-        let json: serde_json::Value = serde_json::from_str(&admin.get(path).await.text()).expect("JSON");
+        let json: serde_json::Value = serde_json::from_str(admin.get(path).await.text()).expect("JSON");
         assert_eq!(json["watches"]["stopped"], 0, "{json}");
     }
 }

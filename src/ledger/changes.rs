@@ -40,6 +40,9 @@ pub struct Changes {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Change(u32, u32, [u16; 3], [Option<u64>; 4]);
 
+/// An entry of a peer: whose it is, of what, and what became of it.
+type Told<'a> = (IpAddr, &'a Arc<WatchKey>, &'a Change);
+
 /// Why what a peer tells makes no sense.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("what it tells makes no sense: {0}")]
@@ -49,7 +52,7 @@ pub struct BadChanges(&'static str);
 
 impl Changes {
     /// The entries with their clients and keys.
-    fn entries(&self) -> Result<Vec<(IpAddr, &Arc<WatchKey>, &Change)>, BadChanges> {
+    fn entries(&self) -> Result<Vec<Told<'_>>, BadChanges> {
         self.entries
             .iter()
             .map(|change| {
