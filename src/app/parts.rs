@@ -74,7 +74,8 @@ impl Parts {
         let local = Local::new(storage.clone(), namers, evaluators.clone(), Settings::default());
         let relay = match &config.interpreter {
             Some(block) => {
-                let parts = RelayParts { local: local.clone(), names, metrics: client.clone() };
+                let state_dir = config.own.state_dir.clone();
+                let parts = RelayParts { local: local.clone(), names, metrics: client.clone(), state_dir };
                 let relay = block.config.build(&parts);
                 Some((block.kind, relay.map_err(|problem| format!("interpreter {}: {problem}", block.kind))?))
             }

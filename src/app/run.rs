@@ -138,6 +138,9 @@ async fn serve(config: Config, logs: LogControl, process: Process) -> Result<boo
     drop(started);
     let clean = drain_all(&drain, plan, &readiness, servers, admin).await;
     ledger.finish().await;
+    if let Some((_, relay)) = &parts.relay {
+        relay.save().await;
+    }
     Ok(clean)
 }
 

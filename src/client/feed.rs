@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
+use std::time::SystemTime;
 
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
@@ -88,6 +89,31 @@ impl<T: PartialEq + Send + Sync + 'static> Feed<T> {
             self.writer.journal.updated();
         }
         Ok(true)
+    }
+}
+
+impl<T: PartialEq + Send + Sync + 'static> Feed<T> {
+    /// Gives readers the last good answer of an earlier process, of this time, if nothing better is known: it counts as
+    /// stale until a server answers. Returns whether readers have it.
+    ///
+    /// # Errors
+    /// It is none to what is asked.
+    pub fn restore(&self, answer: Answer, at: SystemTime) -> Result<bool, Failure> {
+        let Writer { cell, journal, convert, .. } = &*self.writer;
+        let value = convert(answer).map_err(|why| Failure::new(Reason::BadAnswer, why))?;
+        let restored = matches!(cell.snapshot().state, State::Pending);
+        if restored {
+            cell.publish(value);
+            journal.restored(at);
+        }
+        Ok(restored)
+    }
+
+    /// What is asked, and the last good value with the time when a server last vouched for it.
+    pub fn last(&self) -> Option<(Ask, SystemTime, Arc<T>)> {
+        let value = self.cell().snapshot().value()?.clone();
+        let journal = &self.writer.journal;
+        Some((journal.ask().clone(), journal.vouched_at(), value))
     }
 }
 

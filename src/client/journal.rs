@@ -27,6 +27,8 @@ struct Entries {
     error: Option<(String, SystemTime)>,
     /// Since when nobody vouches for what is known.
     lost: Option<Instant>,
+    /// What is known is of before this process began.
+    restored: bool,
     answers: u64,
     retries: u64,
 }
@@ -56,6 +58,7 @@ impl Journal {
             answered: None,
             error: None,
             lost: None,
+            restored: false,
             answers: 0,
             retries: 0,
         };
@@ -80,12 +83,30 @@ impl Journal {
             entries.updated = Some(now);
         }
         entries.error = None;
+        entries.restored = false;
         entries.lost.take().is_some()
     }
 
     /// Readers have a value that was got by other means. That says nothing of the watch.
     pub(super) fn updated(&self) {
         self.entries.lock().updated = Some(SystemTime::now());
+    }
+
+    /// What is known now is the last good answer of an earlier process, of this time.
+    pub(super) fn restored(&self, at: SystemTime) {
+        let mut entries = self.entries.lock();
+        let now = Instant::now();
+        let age = at.elapsed().unwrap_or_default();
+        entries.answered = Some(at);
+        entries.restored = true;
+        entries.lost = Some(now.checked_sub(age).unwrap_or(now));
+    }
+
+    /// When a server last vouched for what is known: now, if one does.
+    pub(super) fn vouched_at(&self) -> SystemTime {
+        let entries = self.entries.lock();
+        let now = SystemTime::now();
+        entries.lost.map_or(now, |_| entries.answered.unwrap_or(now))
     }
 
     /// An attempt failed.
@@ -106,7 +127,7 @@ impl Journal {
     pub(super) fn condition(&self) -> Condition {
         let entries = self.entries.lock();
         match (entries.answers, entries.lost) {
-            (0, _) => Condition::Waiting,
+            (0, _) if !entries.restored => Condition::Waiting,
             (_, None) => Condition::Current,
             (_, Some(since)) => Condition::Stale { since },
         }
@@ -136,6 +157,9 @@ impl Journal {
         poll.insert("answers".to_owned(), entries.answers.into());
         poll.insert("retries".to_owned(), entries.retries.into());
         let mut page = json!({ "state": state.to_json(), "poll": poll, "condition": condition.word() });
+        if entries.restored {
+            page["restored"] = true.into();
+        }
         if let Condition::Stale { since } = condition {
             page["staleSince"] = calendar::java(SystemTime::now() - since.elapsed()).into();
         }

@@ -100,7 +100,8 @@ impl FromNode for ClientTls {
             let unchecked = fields.or("disableValidation", false);
             let common_name: Option<String> = fields.opt("commonName");
             let trust_certs: Option<Vec<PathBuf>> = fields.opt("trustCerts");
-            let bundle: Option<PathBuf> = fields.opt("trustCertsBundle");
+            // The interpreter `io.l5d.namerd` of Linkerd has its own word for it (NamerdInterpreterInitializer.scala).
+            let bundle: Option<PathBuf> = fields.opt("trustCertsBundle").or_else(|| fields.opt("caCert"));
             let client_auth = fields.opt("clientAuth");
             let protocols = fields.opt("protocols");
             if enabled && common_name.is_some() && trust_certs.is_some() && bundle.is_some() {

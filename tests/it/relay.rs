@@ -257,3 +257,69 @@ fn a_namer_of_another_server_is_bridged_under_its_own_ids() {
         std::fs::write(&file, "10.0.0.1 8080\n10.0.0.2 8080\n").expect("written");
     }
 }
+
+/// A relay that keeps what it knows in a folder, and asks for it to be there when it is started anew.
+fn keeping(server: &Server, kind: &str, state: &std::path::Path) -> Rosterd {
+    let port = if kind == "io.l5d.namerd" { server.thrift } else { server.http };
+    let relay = Rosterd::start(&format!(
+        "stateDir: {}\n\
+         interpreter: {{kind: {kind}, dst: /$/inet/127.0.0.1/{port}, retry: {{baseSeconds: 1, maxSeconds: 1}}}}\n\
+         interfaces:\n\
+         - {{kind: io.l5d.thriftNameInterpreter, port: 0}}\n\
+         - {{kind: io.l5d.httpController, port: 0}}\n",
+        state.display()
+    ));
+    assert!(!relay.output().contains("has no effect"), "{}", relay.output());
+    relay
+}
+
+#[test]
+fn what_a_relay_knew_it_knows_after_a_restart_while_its_servers_are_away() {
+    for kind in KINDS {
+        let (mut server, state) = (Server::start(), folder());
+        let file = state.path().join("made/relay.snapshot.gz");
+        let asked = ["/api/1/resolve/default?path=/svc/web", "/api/1/bind/default?path=/svc/both"];
+        let relay = keeping(&server, kind, &state.path().join("made"));
+        let known = asked.map(|target| get(relay.http(), target).text().to_owned());
+        assert!(known[0].contains("10.0.0.2") && known[1].contains("/#/io.l5d.fs/new"), "{kind}: {known:?}");
+        wait_until("it is written while the relay runs", || file.exists());
+        std::fs::write(server.file("web"), "10.0.0.5 8080\n").expect("written");
+        wait_until("it changes", || asked.iter().all(|target| get(relay.http(), target).text().contains("10.0.0.5")));
+        let newest = asked.map(|target| get(relay.http(), target).text().to_owned());
+        server.stop();
+        drop(relay); // it ends in good order, and writes what it knows last
+
+        let relay = keeping(&server, kind, &state.path().join("made"));
+        assert_eq!(asked.map(|target| get(relay.http(), target).text().to_owned()), newest, "{kind}");
+        let metrics = get(relay.admin(), "/metrics");
+        let metrics = metrics.text();
+        assert!(metrics.contains("condition=\"stale\"} 4"), "two bindings, two address sets: {metrics}");
+        assert!(get(relay.admin(), "/ready").text().contains("stale since"), "{kind}");
+        // Once more, with nobody there and nothing asked.
+        drop(relay);
+        let mut relay = keeping(&server, kind, &state.path().join("made"));
+        relay.signal(rustix::process::Signal::KILL);
+        relay.wait(PATIENCE).expect("it is gone");
+        let relay = keeping(&server, kind, &state.path().join("made"));
+        assert_eq!(get(relay.http(), asked[0]).text(), newest[0], "{kind}");
+
+        std::fs::write(server.file("web"), "10.0.0.6 8080\n").expect("written");
+        server.restart();
+        wait_until("servers that are there again are believed", || {
+            get(relay.http(), asked[0]).text().contains("10.0.0.6")
+        });
+        wait_until("it is as good as new", || get(relay.admin(), "/ready").text() == "ready\n");
+    }
+}
+
+#[test]
+fn a_file_of_last_values_that_is_spoilt_is_set_aside_and_told() {
+    let (server, state) = (Server::start(), folder());
+    let file = state.path().join("relay.snapshot.gz");
+    std::fs::write(&file, "not what it should be").expect("written");
+    let relay = keeping(&server, KINDS[0], state.path());
+    assert!(relay.output().contains("the last good values of before cannot be used"), "{}", relay.output());
+    assert!(get(relay.http(), "/api/1/resolve/default?path=/svc/web").text().contains("10.0.0.1"));
+    assert!(!file.exists() && state.path().join("relay.snapshot.gz.unreadable").exists());
+    wait_until("a new one is written", || file.exists());
+}

@@ -177,6 +177,14 @@ fn read_reply(ask: &Ask, message: &[u8], limits: &Limits) -> Result<Reply<Answer
     })
 }
 
+/// The answer in a message that was kept, as it came.
+///
+/// # Errors
+/// There is none in it.
+pub fn read_answer(ask: &Ask, message: &[u8], limits: &Limits) -> Result<Answer, Failure> {
+    value(read_reply(ask, message, limits)).map(|(_, answer)| answer)
+}
+
 /// The value of a good answer; the failure of any other.
 fn value<T>(read: Result<Reply<T>, BadReply>) -> Result<(Stamp, T), Failure> {
     match read {

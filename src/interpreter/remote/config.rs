@@ -1,10 +1,13 @@
 //! `interpreter:`, rosterd's own key for relay mode: the name server that a relay asks.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
+use super::keeper::{Begun, Keeper};
+use super::snapshot::Snapshot;
 use super::{Remote, RemoteDtabs};
 use crate::client::http::{Controller, Http};
-use crate::client::{ClientMetrics, Speaks, Tcp, Upstream, UpstreamConfig};
+use crate::client::{ClientMetrics, Connect, Speaks, Tcp, Tls, Upstream, UpstreamConfig};
 use crate::config::tree::Node;
 use crate::config::{Fields, FromNode, Kind, Report};
 use crate::interpreter::Local;
@@ -36,11 +39,13 @@ pub struct RelayConfig {
     pub controller: Option<ControllerUrl>,
 }
 
-/// `http://host:port[/path]`
+/// `http://host:port[/path]`, or `https://…`
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ControllerUrl {
     /// As it was given.
     pub text: String,
+    /// Whether it is asked over TLS, as `tls` says.
+    pub tls: bool,
     /// `host:port`
     pub authority: String,
     /// What goes before `/api`, without a `/` at its end.
@@ -58,6 +63,8 @@ pub struct RelayParts {
     pub names: Limits,
     /// Counts.
     pub metrics: ClientMetrics,
+    /// `stateDir`: where last good values are kept.
+    pub state_dir: Option<PathBuf>,
 }
 
 /// A relay: what interfaces are served from.
@@ -69,6 +76,18 @@ pub struct Relay {
     pub storage: Arc<dyn Storage>,
     /// The name servers: the one that is asked, and the one that is written to.
     pub upstreams: Vec<Upstream>,
+    keeper: Option<Arc<Keeper>>,
+}
+
+// === impl Relay ===
+
+impl Relay {
+    /// Writes the last good values, if they are kept at all, so that the next process has them.
+    pub async fn save(&self) {
+        if let Some(keeper) = &self.keeper {
+            keeper.write().await;
+        }
+    }
 }
 
 // === impl InterpreterBlock ===
@@ -102,10 +121,10 @@ impl FromNode for ControllerUrl {
 
 impl ControllerUrl {
     fn parse(text: &str) -> Result<Self, &'static str> {
-        let rest = match text.split_once("://") {
-            Some(("http", rest)) => rest,
-            Some(("https", _)) => return Err("https is not built yet"),
-            _ => return Err("it has to begin with http://"),
+        let (tls, rest) = match text.split_once("://") {
+            Some(("http", rest)) => (false, rest),
+            Some(("https", rest)) => (true, rest),
+            _ => return Err("it has to begin with http:// or https://"),
         };
         let (authority, base) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
         if base.contains(['?', '#', ' ']) || authority.contains('@') {
@@ -118,7 +137,7 @@ impl ControllerUrl {
         }
         let dst = Path::from_elems(["$", "inet", host, port]).map_err(|_| "there is no host, or no port")?;
         let (authority, base) = (authority.to_owned(), base.trim_end_matches('/').to_owned());
-        Ok(Self { text: text.to_owned(), authority, base, dst })
+        Ok(Self { text: text.to_owned(), tls, authority, base, dst })
     }
 }
 
@@ -129,6 +148,12 @@ impl RelayConfig {
         let upstream = UpstreamConfig::read(fields, speaks);
         let controller = fields.opt("controller");
         fields.without_effect(&["namespace"], ": a relay takes it from each request");
+        if controller.as_ref().is_some_and(|url: &ControllerUrl| url.tls)
+            && upstream.as_ref().is_some_and(|upstream| upstream.tls.is_none())
+        {
+            let text = "a controller at https:// needs the block `tls` beside it, which says whom to trust";
+            fields.report().problem(fields.span_of("controller"), text);
+        }
         Some(Self { upstream: upstream?, controller })
     }
 
@@ -137,18 +162,23 @@ impl RelayConfig {
     /// # Errors
     /// One line: what cannot be built, and why.
     pub fn build(&self, parts: &RelayParts) -> Result<Relay, String> {
-        let RelayParts { local, names, metrics } = parts;
+        let RelayParts { local, names, metrics, state_dir } = parts;
         let name = self.upstream.dst.to_string();
         let timings = self.upstream.timings();
         let protocol = self.upstream.protocol(&name, *names, metrics)?;
+        let kind = protocol.name();
         let upstream = Upstream::new(&*name, protocol, local.servers(&self.upstream.dst), timings, metrics.clone());
         metrics.show(&upstream);
         let mut upstreams = vec![upstream.clone()];
         let controller = match &self.controller {
             None => None,
-            Some(ControllerUrl { text, authority, base, dst }) => {
+            Some(ControllerUrl { text, tls, authority, base, dst }) => {
                 let place = (&**authority, &**base);
-                let http = Http::new(&**text, Arc::new(Tcp), timings, *names, metrics.clone(), place)?;
+                let connect: Arc<dyn Connect> = match self.upstream.tls.as_ref().filter(|_| *tls) {
+                    Some(block) => Arc::new(Tls::new(block)?),
+                    None => Arc::new(Tcp),
+                };
+                let http = Http::new(&**text, connect, timings, *names, metrics.clone(), place)?;
                 let http = Arc::new(http);
                 let at = Upstream::new(&**text, http.clone(), local.servers(dst), timings, metrics.clone());
                 metrics.show(&at);
@@ -156,9 +186,12 @@ impl RelayConfig {
                 Some(Controller::new(at, http))
             }
         };
-        let interpreter = Remote::new(upstream, controller.clone(), local.clone());
+        let snapshot = state_dir.as_ref().map(|folder| Snapshot::open(folder, kind, &self.upstream.dst, *names));
+        let begun = snapshot.map(|snapshot| Arc::new(Begun::new(snapshot)));
+        let interpreter = Remote::new(upstream, controller.clone(), local.clone(), begun.clone());
+        let keeper = begun.map(|begun| Arc::new(Keeper::start(interpreter.clone(), begun)));
         let storage: Arc<dyn Storage> = Arc::new(RemoteDtabs::new(interpreter.clone(), controller));
-        Ok(Relay { interpreter, storage, upstreams })
+        Ok(Relay { interpreter, storage, upstreams, keeper })
     }
 }
 
@@ -216,14 +249,22 @@ mod tests {
         let controller = url("http://[::1]:4180").expect("valid").expect("given");
         assert_eq!((&*controller.authority, &*controller.base), ("[::1]:4180", ""));
         for (text, why) in [
-            ("namerd:4180", "it has to begin with http://"),
+            ("namerd:4180", "it has to begin with http:// or https://"),
             ("http://namerd", "there is no port"),
             ("http://:4180", "there is no host, or no port"),
             ("http://namerd:0", "there is no host, or no port"),
             ("http://namerd:4180/?x", "it has more than a host, a port and a path"),
-            ("https://namerd:4180", "https is not built yet"),
         ] {
             assert_eq!(url(text), Err(vec![format!("'{text}' is not `http://host:port`: {why}")]));
         }
+    }
+    #[test]
+    fn a_controller_over_tls_needs_to_know_whom_to_trust() {
+        let block = "kind: io.l5d.namerd.http, dst: /a, controller: 'https://namerd.example:4180'";
+        let problems = read(&format!("{{{block}}}")).expect_err("refused");
+        assert!(problems[0].contains("needs the block `tls`"), "{problems:?}");
+        let config = read(&format!("{{{block}, tls: {{commonName: x, caCert: /ca.pem}}}}")).expect("valid");
+        assert!(config.controller.is_some_and(|url| url.tls));
+        assert_eq!(config.upstream.tls.expect("given").trust_certs, [std::path::PathBuf::from("/ca.pem")]);
     }
 }

@@ -6,6 +6,8 @@
 
 mod config;
 mod dtabs;
+mod keeper;
+mod snapshot;
 mod source;
 
 use std::collections::{BTreeSet, HashMap};
@@ -28,6 +30,8 @@ use crate::client::{Answer, Ask, Explain, Explained, Feed, NO_NAMESPACE, Named, 
 use crate::name::{Addr, Dtab, NameTree, Path, Weighted};
 use crate::storage::VersionedDtab;
 use crate::store::{Client, OverBudget, Policy, Table, Unanswered, Usage, Watch};
+
+use keeper::Begun;
 
 pub use config::{ControllerUrl, InterpreterBlock, KINDS, Relay, RelayConfig, RelayParts};
 pub use dtabs::RemoteDtabs;
@@ -54,24 +58,36 @@ pub struct Remote {
 // === impl Remote ===
 
 impl Remote {
-    /// Asks `upstream`, and `controller` for what only that tells. Must be called within a runtime.
-    pub fn new(upstream: Upstream, controller: Option<Controller>, local: Local) -> Self {
+    /// Asks `upstream`, and `controller` for what only that tells. `begun` is told of what is followed. Must be called
+    /// within a runtime.
+    fn new(upstream: Upstream, controller: Option<Controller>, local: Local, begun: Option<Arc<Begun>>) -> Self {
+        let tell = move |ask: &Ask, key: Option<&BindingKey>| {
+            if let Some(begun) = &begun {
+                begun.begins(ask, key);
+            }
+        };
         let policy = Policy { budget: FOLLOWED_MAX, ..Policy::default() };
         let runtime = Handle::current();
-        let (at, on) = (upstream.clone(), runtime.clone());
+        let (at, on, begins) = (upstream.clone(), runtime.clone(), tell.clone());
         let bindings = Table::weighed("bindings", policy, BindingKey::weight, move |key: &BindingKey, _| {
             let BindingKey { namespace, local, path } = key.clone();
-            at.follow(&on, Ask::Bind { ns: namespace, dtab: local.text().clone(), path }, tree)
+            let ask = Ask::Bind { ns: namespace, dtab: local.text().clone(), path };
+            begins(&ask, Some(key));
+            at.follow(&on, ask, tree)
         });
-        let (at, on) = (upstream.clone(), runtime.clone());
+        let (at, on, begins) = (upstream.clone(), runtime.clone(), tell.clone());
         let weigh = |id: &Path| 1 + id.bytes() / 512;
         let addresses = Table::weighed("address sets", policy, weigh, move |id: &Path, _| {
-            at.follow(&on, Ask::Addr { id: id.clone() }, addr)
+            let ask = Ask::Addr { id: id.clone() };
+            begins(&ask, None);
+            at.follow(&on, ask, addr)
         });
-        let (at, on) = (upstream.clone(), runtime.clone());
+        let (at, on, begins) = (upstream.clone(), runtime.clone(), tell);
         let weigh = |ns: &Arc<str>| 1 + ns.len() / 512;
         let dtabs = Table::weighed("dtabs", policy, weigh, move |ns: &Arc<str>, _| {
-            at.follow(&on, Ask::Dtab { ns: ns.clone() }, dtabs::versioned)
+            let ask = Ask::Dtab { ns: ns.clone() };
+            begins(&ask, None);
+            at.follow(&on, ask, dtabs::versioned)
         });
         let names = controller.map(|controller| {
             let at = controller.upstream().clone();

@@ -4,6 +4,7 @@
 mod compare;
 mod differences;
 mod recording;
+mod upstream;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;

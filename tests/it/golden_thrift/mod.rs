@@ -7,6 +7,7 @@ mod linkerd;
 mod recorded;
 mod recording;
 mod replay;
+mod upstream;
 mod world;
 
 use std::collections::BTreeSet;
