@@ -143,7 +143,9 @@ impl Attempt {
                 self.last_event()
             }
             () = self.seat.news() => {
-                if self.seat.should_go() {
+                // Where nothing would tell that a server has vanished, that its address left must do.
+                let lasts = self.quiet.is_some() && self.has_answer();
+                if self.seat.should_go(lasts) {
                     self.go_soon();
                 }
                 Event::Moved

@@ -11,6 +11,9 @@ use crate::config::{ClientTls, Fields, FromNode, Millis, Report, Validation};
 use crate::name::{Limits, Path};
 use crate::runtime::tls;
 
+/// Longer delays cost more than they spare.
+const LONG: Duration = Duration::from_secs(30);
+
 /// How another name server is asked, whoever asks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UpstreamConfig {
@@ -53,8 +56,16 @@ impl UpstreamConfig {
         let missing = "`dst` is a required field: the name of the servers, such as /$/inet/namerd/4100";
         let dst: Option<Path> = fields.req_or("dst", missing);
         let retry = fields.or("retry", Retry::default());
+        if retry.max > LONG {
+            let (most, long) = (retry.max.as_secs(), LONG.as_secs());
+            let message =
+                format!("maxSeconds: {most}: a server that is well again may go unasked for so long; {long} is enough");
+            fields.report().warn(fields.span_of("retry"), message);
+        }
         let threshold = fields.or("failureThreshold", Threshold::default());
-        let tls = fields.opt("tls").filter(|tls: &ClientTls| tls.enabled);
+        // The word of Linkerd's namerd interpreters for what is `trustCertsBundle` elsewhere.
+        let tls = fields.section("tls", "tls", |fields| ClientTls::read(fields, Some("caCert")));
+        let tls = tls.filter(|tls| tls.enabled);
         if let Some(tls) = &tls {
             tls::Client::check(tls, fields);
         }
@@ -68,15 +79,23 @@ impl UpstreamConfig {
         Timings { retry: self.retry, ping_period: period, ping_deadline: deadline, ..Timings::default() }
     }
 
+    /// What makes connections.
+    ///
+    /// # Errors
+    /// One line, for what only shows now.
+    pub fn connect(&self) -> Result<Arc<dyn Connect>, String> {
+        Ok(match &self.tls {
+            None => Arc::new(Tcp),
+            Some(tls) => Arc::new(Tls::new(tls)?),
+        })
+    }
+
     /// The protocol, ready to be used under the label `name`.
     ///
     /// # Errors
     /// One line, for what only shows now.
     pub fn protocol(&self, name: &str, names: Limits, metrics: &ClientMetrics) -> Result<Arc<dyn Protocol>, String> {
-        let connect: Arc<dyn Connect> = match &self.tls {
-            None => Arc::new(Tcp),
-            Some(tls) => Arc::new(Tls::new(tls)?),
-        };
+        let connect = self.connect()?;
         let timings = self.timings();
         Ok(match self.speaks {
             Speaks::ThriftMux => Arc::new(ThriftMux::new(name, connect, timings, names, metrics.clone())),

@@ -95,33 +95,38 @@ pub struct ClientAuth {
 
 impl FromNode for ClientTls {
     fn from_node(node: &Node, report: &Report) -> Option<Self> {
-        Fields::read(node, "tls", report, |fields| {
-            let enabled = fields.or("enabled", true);
-            let unchecked = fields.or("disableValidation", false);
-            let common_name: Option<String> = fields.opt("commonName");
-            let trust_certs: Option<Vec<PathBuf>> = fields.opt("trustCerts");
-            // The interpreter `io.l5d.namerd` of Linkerd has its own word for it (NamerdInterpreterInitializer.scala).
-            let bundle: Option<PathBuf> = fields.opt("trustCertsBundle").or_else(|| fields.opt("caCert"));
-            let client_auth = fields.opt("clientAuth");
-            let protocols = fields.opt("protocols");
-            if enabled && common_name.is_some() && trust_certs.is_some() && bundle.is_some() {
-                let message = "Both trustCerts and trustCertsBundle have been set. Please use only trustCertsBundle.";
-                fields.report().problem(fields.span_of("trustCerts"), message);
+        Fields::read(node, "tls", report, |fields| Self::read(fields, None))
+    }
+}
+
+impl ClientTls {
+    /// Reads the keys of a `tls` block, in which `also` is one more word for `trustCertsBundle`.
+    pub fn read(fields: &mut Fields<'_>, also: Option<&'static str>) -> Option<Self> {
+        let enabled = fields.or("enabled", true);
+        let unchecked = fields.or("disableValidation", false);
+        let common_name: Option<String> = fields.opt("commonName");
+        let trust_certs: Option<Vec<PathBuf>> = fields.opt("trustCerts");
+        let other: Option<PathBuf> = also.and_then(|key| fields.opt(key));
+        let bundle: Option<PathBuf> = fields.opt("trustCertsBundle").or(other);
+        let client_auth = fields.opt("clientAuth");
+        let protocols = fields.opt("protocols");
+        if enabled && common_name.is_some() && trust_certs.is_some() && bundle.is_some() {
+            let message = "Both trustCerts and trustCertsBundle have been set. Please use only trustCertsBundle.";
+            fields.report().problem(fields.span_of("trustCerts"), message);
+            return None;
+        }
+        let validation = match common_name {
+            server_name if unchecked || !enabled => Validation::Off { server_name },
+            Some(name) => Validation::CommonName(name),
+            None => {
+                let message = "tls is configured with validation but `commonName` is not set: give the name in \
+                                   the server's certificate, or `disableValidation: true`";
+                fields.report().problem(fields.span(), message);
                 return None;
             }
-            let validation = match common_name {
-                server_name if unchecked || !enabled => Validation::Off { server_name },
-                Some(name) => Validation::CommonName(name),
-                None => {
-                    let message = "tls is configured with validation but `commonName` is not set: give the name in \
-                                   the server's certificate, or `disableValidation: true`";
-                    fields.report().problem(fields.span(), message);
-                    return None;
-                }
-            };
-            let trust_certs = bundle.map_or(trust_certs.unwrap_or_default(), |bundle| vec![bundle]);
-            Some(Self { enabled, validation, trust_certs, client_auth, protocols })
-        })
+        };
+        let trust_certs = bundle.map_or(trust_certs.unwrap_or_default(), |bundle| vec![bundle]);
+        Some(Self { enabled, validation, trust_certs, client_auth, protocols })
     }
 }
 

@@ -1,5 +1,7 @@
 //! What callers and the task of a session share.
 
+use std::collections::HashSet;
+
 use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot, watch};
@@ -113,8 +115,17 @@ impl Calls {
 
     /// The calls to be sent, and those that nobody waits for any more.
     pub(super) fn take(&self) -> (Vec<NewCall>, Vec<u64>) {
-        let mut inbox = self.inbox.lock();
-        (std::mem::take(&mut inbox.new), std::mem::take(&mut inbox.dropped))
+        let (mut new, mut dropped) = {
+            let mut inbox = self.inbox.lock();
+            (std::mem::take(&mut inbox.new), std::mem::take(&mut inbox.dropped))
+        };
+        if !new.is_empty() && !dropped.is_empty() {
+            // Those that came and went are not even sent.
+            let mut gone: HashSet<u64> = dropped.into_iter().collect();
+            new.retain(|call| !gone.remove(&call.id));
+            dropped = gone.into_iter().collect();
+        }
+        (new, dropped)
     }
 
     /// The session has ended, for all who call and will call.
@@ -138,13 +149,8 @@ impl Drop for Caller<'_> {
         if self.answered {
             return;
         }
-        match inbox.new.iter().position(|call| call.id == self.id) {
-            Some(place) => drop(inbox.new.swap_remove(place)),
-            None => {
-                inbox.dropped.push(self.id);
-                drop(inbox);
-                self.calls.wake.notify_one();
-            }
-        }
+        inbox.dropped.push(self.id);
+        drop(inbox);
+        self.calls.wake.notify_one();
     }
 }

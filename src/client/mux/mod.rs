@@ -127,7 +127,13 @@ impl Protocol for ThriftMux {
         let session = self.sessions.open(server);
         session.opened().await.map_err(failed)?;
         let message = session.call(request::delegate(&ask.dtab, &ask.tree, &ask.ns)).await.map_err(failed)?;
-        let (_, tree) = value(reply::delegate(&message))?;
+        let read = if message.len() < HEAVY_FROM {
+            reply::delegate(&message)
+        } else {
+            let read = heavy(move || reply::delegate(&message)).await;
+            read.ok_or_else(|| Failure::new(Reason::Panic, "internal error: an answer could not be read"))?
+        };
+        let (_, tree) = value(read)?;
         Ok(tree.map(|name: BoundName| Explained { name, addr: None }))
     }
 }

@@ -12,6 +12,7 @@ use crate::client::{ClientMetrics, Connect, End, Failure, Reason, Server, Timing
 
 /// A connection that is made, used by all watches, and closed when nobody uses it or something is wrong with it.
 pub(super) struct Session {
+    server: Arc<Server>,
     calls: Arc<Calls>,
     _task: AbortOnDropHandle<()>,
 }
@@ -34,7 +35,12 @@ impl Session {
     pub(super) fn open(making: &Arc<Making>, server: &Arc<Server>) -> Self {
         let calls = Arc::new(Calls::new());
         let task = tokio::spawn(run(making.clone(), server.clone(), calls.clone()));
-        Self { calls, _task: AbortOnDropHandle::new(task) }
+        Self { server: server.clone(), calls, _task: AbortOnDropHandle::new(task) }
+    }
+
+    /// Whether what happens here is known of `server`, and not of one that had the address before.
+    pub(super) fn is_with(&self, server: &Arc<Server>) -> bool {
+        Arc::ptr_eq(&self.server, server)
     }
 
     /// Whether it can be given to those who come now.

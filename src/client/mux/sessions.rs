@@ -25,7 +25,9 @@ impl Sessions {
     /// until they let go of it.
     pub(super) fn open(&self, server: &Arc<Server>) -> Arc<Session> {
         let mut open = self.open.lock();
-        if let Some(session) = open.get(&server.address()).filter(|session| session.is_usable()) {
+        if let Some(session) =
+            open.get(&server.address()).filter(|session| session.is_usable() && session.is_with(server))
+        {
             return session.clone();
         }
         open.retain(|_, session| !session.has_ended());

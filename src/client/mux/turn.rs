@@ -21,6 +21,9 @@ use crate::mux::{Message, Status, Tag};
 /// The first tag of a call: those below are for marks and pings.
 const FIRST_TAG: u32 = 2;
 
+/// So many calls that nobody waits for may be unanswered. Their tags are in use until they are, and tags are few.
+const MOST_DISCARDED: usize = 1 << 20;
+
 /// Tells a server that nobody waits for an answer any more.
 const DISCARD: &[u8] = b"not watched any more";
 
@@ -76,7 +79,7 @@ impl Conversation {
     /// their callers first.
     pub(super) async fn go_on(&mut self, calls: &Calls) -> Result<Infallible, End> {
         self.tick()?;
-        self.take(calls); // what came during the handshake
+        self.take(calls)?; // what came during the handshake
         loop {
             while let Some(message) = self.wire.next_message()? {
                 self.accept(message, calls)?;
@@ -88,7 +91,7 @@ impl Conversation {
             let (due, wire) = (self.due(), &mut self.wire);
             tokio::select! {
                 read = wire.reader.read_buf(&mut wire.input) => self.have_read(read)?,
-                () = calls.changed() => self.take(calls),
+                () = calls.changed() => self.take(calls)?,
                 written = wire.output.write_some(&mut wire.writer), if !wire.output.is_sent() => {
                     if let Err(error) = written {
                         return Err(self.left(closed(Some(&error))));
@@ -125,7 +128,7 @@ impl Conversation {
     }
 
     /// Sends new calls, and discards those that nobody waits for.
-    fn take(&mut self, calls: &Calls) {
+    fn take(&mut self, calls: &Calls) -> Result<(), End> {
         let (new, dropped) = calls.take();
         for NewCall { id, message, reply } in new {
             // The head of a dispatch without contexts, destination and dtab has six bytes.
@@ -150,6 +153,11 @@ impl Conversation {
             }
         }
         self.note_idle();
+        if self.sent.len() - self.places.len() > MOST_DISCARDED {
+            let text = format!("the server leaves {MOST_DISCARDED} calls unanswered that nobody waits for");
+            return Err(End::failed(Reason::Protocol, text));
+        }
+        Ok(())
     }
 
     fn accept(&mut self, message: Message, calls: &Calls) -> Result<(), End> {

@@ -99,16 +99,17 @@ async fn a_server_that_goes_is_picked_last_and_avoided_if_it_says_so_again() {
 async fn servers_are_those_of_the_name_and_the_last_ones_while_there_are_none() {
     let (servers, cell) = servers(&[1]).await;
     let seat = pick(&servers, None).expect("there is one");
-    assert!(!seat.should_go());
+    assert!(!seat.should_go(true));
     let mut news = servers.news();
     cell.publish(Addr::Neg);
     news.changed().await.expect("it lives");
     assert_eq!(port(&pick(&servers, None).expect("the last one")), 1);
     assert_eq!(servers.figures().1.as_deref(), Some("there is no such name"));
-    assert!(!seat.should_go());
+    assert!(!seat.should_go(true));
     cell.publish(addrs(&[2]));
     news.changed().await.expect("it lives");
-    assert!(seat.should_go(), "its server has left");
+    assert!(seat.should_go(false), "its server has left");
+    assert!(!seat.should_go(true), "and may be back");
     assert_eq!(port(&pick(&servers, None).expect("the new one")), 2);
     assert_eq!(servers.figures().1, None);
 }
@@ -171,4 +172,32 @@ async fn who_has_failed_a_watch_is_asked_by_it_after_all_others_and_in_turn() {
     assert_eq!(asked(&[2, 3, 1]), 2);
     assert_eq!(asked(&[3, 1, 2]), 3);
     assert!(servers.has_untried(&grudges(&[3, 1])) && !servers.has_untried(&grudges(&[3, 1, 2])));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_comes_and_goes_keeps_its_watches_and_its_faults() {
+    let (servers, cell) = servers(&[1, 2]).await;
+    let seats: Vec<Seat> = (0..10).map(|_| pick(&servers, None).expect("there are some")).collect();
+    let mut news = servers.news();
+    let publish = async |news: &mut watch::Receiver<u64>, ports: &[u16]| {
+        cell.publish(addrs(ports));
+        news.changed().await.expect("it lives");
+    };
+    let second = seats.iter().find(|seat| port(seat) == 2).expect("half of them").server().clone();
+    second.failed(&failure());
+    for _ in 0..20 {
+        publish(&mut news, &[1]).await;
+        assert!(seats.iter().all(|seat| !seat.should_go(true)));
+        tokio::time::advance(LEFT / 2).await;
+        publish(&mut news, &[1, 2]).await;
+    }
+    let now = pick(&servers, Some(SocketAddr::from(([192, 0, 2, 1], 1)))).expect("the other one");
+    assert!(Arc::ptr_eq(now.server(), &second), "what is known of it is not forgotten");
+    assert!(second.failure().is_some());
+    publish(&mut news, &[1]).await;
+    news.mark_unchanged();
+    let began = Instant::now();
+    news.changed().await.expect("whoever is with it is told");
+    assert_eq!(began.elapsed(), LEFT);
+    assert!(seats.iter().all(|seat| seat.should_go(true) == (port(seat) == 2)));
 }

@@ -7,7 +7,7 @@ use super::keeper::{Begun, Keeper};
 use super::snapshot::Snapshot;
 use super::{Remote, RemoteDtabs};
 use crate::client::http::{Controller, Http};
-use crate::client::{ClientMetrics, Connect, Speaks, Tcp, Tls, Upstream, UpstreamConfig};
+use crate::client::{ClientMetrics, Speaks, Tcp, Upstream, UpstreamConfig};
 use crate::config::tree::Node;
 use crate::config::{Fields, FromNode, Kind, Report};
 use crate::interpreter::Local;
@@ -44,7 +44,7 @@ pub struct RelayConfig {
 pub struct ControllerUrl {
     /// As it was given.
     pub text: String,
-    /// Whether it is asked over TLS, as `tls` says.
+    /// `https`: TLS is spoken there, as the `tls` of the name server says.
     pub tls: bool,
     /// `host:port`
     pub authority: String,
@@ -112,7 +112,7 @@ impl FromNode for ControllerUrl {
         match Self::parse(&text) {
             Ok(url) => Some(url),
             Err(why) => {
-                report.problem(node.span, format!("'{text}' is not `http://host:port`: {why}"));
+                report.problem(node.span, format!("'{text}' is not `http://host:port` or `https://host:port`: {why}"));
                 None
             }
         }
@@ -146,14 +146,13 @@ impl ControllerUrl {
 impl RelayConfig {
     fn read(fields: &mut Fields<'_>, speaks: Speaks) -> Option<Self> {
         let upstream = UpstreamConfig::read(fields, speaks);
-        let controller = fields.opt("controller");
-        fields.without_effect(&["namespace"], ": a relay takes it from each request");
-        if controller.as_ref().is_some_and(|url: &ControllerUrl| url.tls)
-            && upstream.as_ref().is_some_and(|upstream| upstream.tls.is_none())
-        {
-            let text = "a controller at https:// needs the block `tls` beside it, which says whom to trust";
-            fields.report().problem(fields.span_of("controller"), text);
+        let controller: Option<ControllerUrl> = fields.opt("controller");
+        let plain = upstream.as_ref().is_some_and(|upstream| upstream.tls.is_none());
+        if plain && controller.as_ref().is_some_and(|url| url.tls) {
+            let message = "https needs `tls`: with `commonName`, the name in the server's certificate";
+            fields.report().problem(fields.span_of("controller"), message);
         }
+        fields.without_effect(&["namespace"], ": a relay takes it from each request");
         Some(Self { upstream: upstream?, controller })
     }
 
@@ -174,10 +173,7 @@ impl RelayConfig {
             None => None,
             Some(ControllerUrl { text, tls, authority, base, dst }) => {
                 let place = (&**authority, &**base);
-                let connect: Arc<dyn Connect> = match self.upstream.tls.as_ref().filter(|_| *tls) {
-                    Some(block) => Arc::new(Tls::new(block)?),
-                    None => Arc::new(Tcp),
-                };
+                let connect = if *tls { self.upstream.connect()? } else { Arc::new(Tcp) };
                 let http = Http::new(&**text, connect, timings, *names, metrics.clone(), place)?;
                 let http = Arc::new(http);
                 let at = Upstream::new(&**text, http.clone(), local.servers(dst), timings, metrics.clone());
@@ -255,16 +251,17 @@ mod tests {
             ("http://namerd:0", "there is no host, or no port"),
             ("http://namerd:4180/?x", "it has more than a host, a port and a path"),
         ] {
-            assert_eq!(url(text), Err(vec![format!("'{text}' is not `http://host:port`: {why}")]));
+            assert_eq!(
+                url(text),
+                Err(vec![format!("'{text}' is not `http://host:port` or `https://host:port`: {why}")])
+            );
         }
-    }
-    #[test]
-    fn a_controller_over_tls_needs_to_know_whom_to_trust() {
-        let block = "kind: io.l5d.namerd.http, dst: /a, controller: 'https://namerd.example:4180'";
-        let problems = read(&format!("{{{block}}}")).expect_err("refused");
-        assert!(problems[0].contains("needs the block `tls`"), "{problems:?}");
-        let config = read(&format!("{{{block}, tls: {{commonName: x, caCert: /ca.pem}}}}")).expect("valid");
-        assert!(config.controller.is_some_and(|url| url.tls));
-        assert_eq!(config.upstream.tls.expect("given").trust_certs, [std::path::PathBuf::from("/ca.pem")]);
+        let problems = url("https://namerd:4180").expect_err("refused");
+        assert!(problems[0].starts_with("https needs `tls`"), "{problems:?}");
+        let tls = "{kind: io.l5d.namerd, dst: /a, tls: {commonName: namerd, caCert: ca.pem}, controller: 'https://namerd:4180'}";
+        let config = read(tls).expect("valid");
+        assert!(config.controller.is_some_and(|url| url.tls && url.authority == "namerd:4180"));
+        let trusted = config.upstream.tls.expect("given").trust_certs;
+        assert_eq!(trusted, [std::path::PathBuf::from("ca.pem")], "as Linkerd has it");
     }
 }

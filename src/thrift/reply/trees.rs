@@ -1,5 +1,6 @@
 //! `BoundTree` and `DelegateTree`: nodes that name each other by number.
 
+use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -39,6 +40,8 @@ struct DelegateNode {
     path: Path,
     /// The entry; of a transformation the name of the transformer.
     dentry: String,
+    /// The entry once it was needed: many nodes may lead to this one.
+    parsed: OnceCell<Arc<Dentry>>,
     contents: Contents,
 }
 
@@ -158,7 +161,7 @@ impl Node for DelegateNode {
                 _ => reader.skip(kind)?,
             }
         }
-        Ok(Self { path: here, dentry, contents: there("contents", contents)? })
+        Ok(Self { path: here, dentry, parsed: OnceCell::new(), contents: there("contents", contents)? })
     }
 
     fn build(&self, below: &mut dyn FnMut(i32) -> Result<Self::Tree, Fault>) -> Result<Self::Tree, Fault> {
@@ -167,8 +170,14 @@ impl Node for DelegateNode {
             let tree = Box::new(below(*id)?);
             return Ok(DelegateTree::Transformation { path, name: self.dentry.clone(), value: value.clone(), tree });
         }
-        let dentry = Dentry::parse(&self.dentry).map_err(|error| wrong(format!("an entry that is none: {error}")))?;
-        let dentry = Arc::new(dentry);
+        let dentry = match self.parsed.get() {
+            Some(dentry) => dentry.clone(),
+            None => {
+                let dentry = Dentry::parse(&self.dentry);
+                let dentry = dentry.map_err(|error| wrong(format!("an entry that is none: {error}")))?;
+                self.parsed.get_or_init(|| Arc::new(dentry)).clone()
+            }
+        };
         Ok(match &self.contents {
             Contents::Error(message) => {
                 DelegateTree::Exception { path, dentry, message: (!message.is_empty()).then(|| message.clone()) }

@@ -4,6 +4,8 @@
 //! seconds. What was stale for how long meanwhile is printed (`--nocapture`). `ROSTERD_TEST_SEED` repeats one sequence,
 //! `ROSTERD_TEST_SEQUENCES` makes more of them.
 
+#![allow(clippy::print_stdout, reason = "the table of staleness is for whoever reads the output of the tests")]
+
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -181,3 +181,21 @@ async fn whoever_loses_its_server_is_with_another_one_at_once() {
     until("all are at the other one", ELSEWHERE, || world.b.parked() == 100).await;
     assert_eq!(client.upstream.staleness().count, 0);
 }
+
+/// As a name service has it that tells some of the addresses each time.
+#[tokio::test(start_paused = true)]
+async fn addresses_that_come_and_go_move_no_watch() {
+    let world = World::new();
+    let client = world.client(&[A, B]);
+    let feeds: Vec<_> = (0..20).map(|_| client.addr("/#/fs/web")).collect();
+    for feed in &feeds {
+        holds(feed, &set(&["10.0.0.1:80"]), SOON).await;
+    }
+    let asked = || world.a.seen().len() + world.b.seen().len();
+    let before = asked();
+    for n in 0..10 {
+        client.servers(&[[A, B][n % 2]]);
+        sleep(Duration::from_secs(5)).await;
+    }
+    assert_eq!(asked(), before, "nobody is asked anew");
+}
