@@ -289,13 +289,17 @@ fn shown(stale: &mut [Duration]) -> String {
     format!("{:>7} {:>7} {:>7}", at(0.5), at(0.99), at(1.0))
 }
 
+/// How many watches a story has. Handshakes of many streams each second are much for machines that make them without
+/// optimisation.
+fn watches(speaks: Speaks, tls: bool) -> usize {
+    if tls && speaks == Speaks::Http { NAMES / 4 } else { NAMES }
+}
+
 fn every_fault_alone(speaks: Speaks, tls: bool) {
     while_names_change(async |servers| {
         let stories = FAULTS.map(|fault| async move {
             let mut rng = StdRng::seed_from_u64(7);
-            // Handshakes of many streams each second are much for machines that make them without optimisation.
-            let watches = if tls && speaks == Speaks::Http { NAMES / 4 } else { NAMES };
-            let mut world = World::new(servers, speaks, tls, watches, 7).await;
+            let mut world = World::new(servers, speaks, tls, watches(speaks, tls), 7).await;
             world.settle(&format!("{speaks:?} before {fault:?}"), PATIENCE).await;
             world.stale.clear();
             world.begin(fault, &mut rng).await;
@@ -320,7 +324,7 @@ fn many_faults_in_a_row(speaks: Speaks, tls: bool) {
     while_names_change(async |servers| {
         let stories = seeds.iter().map(|seed| async move {
             let mut rng = StdRng::seed_from_u64(*seed);
-            let mut world = World::new(servers, speaks, tls, NAMES, *seed).await;
+            let mut world = World::new(servers, speaks, tls, watches(speaks, tls), *seed).await;
             for _ in 0..4 {
                 let fault = FAULTS[rng.random_range(0..FAULTS.len())];
                 world.begin(fault, &mut rng).await;
