@@ -207,11 +207,10 @@ impl Book {
             if new {
                 add(&mut entry.live, live);
             }
-            // It explains one that is missed, the older sort first: that one may have been anywhere since.
-            if entry.cut > 0 {
-                entry.cut -= 1;
-            } else if new && entry.silent > 0 {
-                entry.silent -= 1;
+            // It explains one that is missed, which may be missed as either.
+            entry.cut = entry.cut.saturating_sub(1);
+            if new {
+                entry.silent = entry.silent.saturating_sub(1);
             }
             entry.arrived = now;
         });
@@ -236,8 +235,8 @@ impl Book {
     fn cut(&mut self, now: Moment, client: u32, key: &Arc<WatchKey>, heard: Moment) {
         self.change(now, client, key, |entry, live| {
             take(&mut entry.live, live);
-            if heard < now && entry.live > 0 && entry.arrived >= heard {
-                return; // it has come again already, before we noticed that the session was dead
+            if heard < now && entry.came_after(heard) {
+                return; // before we noticed that the session was dead
             }
             entry.cut_since = if entry.cut == 0 { heard } else { heard.min(entry.cut_since) };
             entry.cut = entry.cut.saturating_add(1);

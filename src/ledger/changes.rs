@@ -14,6 +14,9 @@ use super::mirror::Seen;
 /// So many entries are told at a time.
 pub const MOST_CHANGES: usize = 10_000;
 
+/// A watch that goes elsewhere is counted as live for so long.
+const UNTOLD: Duration = Duration::from_secs(11);
+
 /// Entries that have changed since a number. Times are ages in milliseconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Changes {
@@ -127,7 +130,8 @@ impl Book {
         }
         if mirror.instance.is_some_and(|known| known != instance) {
             self.peer_is_another(now, peer);
-            self.peers[peer].instance = Some(instance);
+            // However short it was away: it may have lost what it was asked.
+            (self.peers[peer].instance, self.peers[peer].synced) = (Some(instance), Moment::NEVER);
             if asked != 0 {
                 return Ok(Some(0));
             }
@@ -173,7 +177,7 @@ impl Book {
     /// There is another process at the address of a peer. Watches that were at the earlier one are missed from then on,
     /// wherever they come: it may have kept nothing itself.
     fn peer_is_another(&mut self, now: Moment, peer: usize) {
-        let since = self.peers[peer].synced;
+        let since = self.peers[peer].synced.before(UNTOLD);
         for ((client, key), seen) in self.peers[peer].clear() {
             let interned = self.keys.get(key).clone();
             let missing = seen.live.saturating_add(seen.cut);
@@ -183,11 +187,15 @@ impl Book {
                 let record = &mut self.clients[client as usize];
                 record.polled = record.polled.max(since);
                 self.change_entry(now, id, |entry, _| {
-                    if entry.live > 0 && entry.arrived >= since {
-                        return; // it came here before anybody noticed
+                    if entry.came_after(since) {
+                        return; // before anybody noticed
                     }
-                    entry.cut_since = if entry.cut == 0 { since } else { since.min(entry.cut_since) };
-                    entry.cut = entry.cut.max(missing);
+                    // What went there from here is missed here already.
+                    let missing = missing.saturating_sub(entry.silent);
+                    if missing > entry.cut {
+                        entry.cut_since = if entry.cut == 0 { since } else { since.min(entry.cut_since) };
+                        entry.cut = missing;
+                    }
                 });
             }
             self.keys.release(key);
@@ -206,6 +214,7 @@ impl Book {
         (at, alive): (Moment, Moment),
         changes: &Changes,
     ) -> Result<(), BadChanges> {
+        let lost = alive.before(UNTOLD);
         for (ip, key, change) in changes.entries()? {
             let client = self.client(ip);
             let Change(_, _, [live, silent, cut], _) = *change;
@@ -216,7 +225,7 @@ impl Book {
                 // The newest word counts, and they are taken up in their order.
                 (entry.silent, entry.silent_since) = (silent, silent_since);
                 entry.cut = cut.saturating_add(live);
-                entry.cut_since = if cut == 0 { alive } else { cut_since };
+                entry.cut_since = if cut == 0 { lost } else { cut_since };
                 (entry.arrived, entry.ended) = (arrived, ended);
             });
         }

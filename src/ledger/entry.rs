@@ -153,6 +153,11 @@ impl Entry {
         }
     }
 
+    /// Has a loop come since then, and is it here or has it been given up?
+    pub(super) fn came_after(&self, since: Moment) -> bool {
+        self.live > 0 && self.arrived >= since || self.ended >= since
+    }
+
     pub(super) fn is_suspect(&self) -> bool {
         self.silent > 0 || self.cut > 0
     }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::TURN;
 use super::book::{Book, FADES_AFTER};
 use super::entry::{Counts, Entry, Moment, Standing};
 use super::report::Suspect;
@@ -10,7 +11,7 @@ use super::report::Suspect;
 pub(super) const AT_ONCE: Duration = Duration::from_secs(30);
 /// Times that peers tell are off by less than this.
 const SKEW: Duration = Duration::from_secs(1);
-/// Where two watches are missing, arrivals at a peer count only after this time: the other one may be about to follow.
+/// Where two watches were cut, arrivals at a peer count only after this time: the other one may be about to follow.
 const SETTLES: Duration = Duration::from_secs(10);
 /// Entries end so long after the client's last poll, of whatever key.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(24 * 3_600);
@@ -29,8 +30,10 @@ impl Book {
     pub fn turn(&mut self, now: Moment) -> Vec<Suspect> {
         let mut stopped = Vec::new();
         for id in self.suspects.iter().copied().collect::<Vec<u32>>() {
-            for sort in [Sort::Silent, Sort::Cut] {
-                self.explain(now, id, sort);
+            // Both at once: one that was answered here and cut there may be missed as either.
+            let newest = self.explain(now, id, Sort::Silent).max(self.explain(now, id, Sort::Cut));
+            if newest != Moment::NEVER && self.suspects.contains(&id) {
+                self.entries[id as usize].explained = newest.after(SKEW + Duration::from_millis(100));
             }
             if self.is_forgotten(now, id) {
                 self.remove(id);
@@ -76,8 +79,11 @@ impl Book {
             true => Standing::Unknown,
             false => Standing::Stopped,
         };
+        // Which of several routers went to a peer cannot be told.
+        let is_mixed = self.clients[entry.client as usize].sessions > 1 && self.peers.iter().any(|peer| !peer.is_self);
         let silent = match now.since(entry.silent_since) {
             age if age < AT_ONCE => Standing::Live,
+            _ if is_mixed => Standing::Unknown,
             _ => sure(entry.silent_since),
         };
         let cut = match now.since(entry.cut_since) {
@@ -116,20 +122,22 @@ impl Book {
         self.has_strangers(now) || self.peers.iter().any(|peer| peer.may_know_more(now, since, patience))
     }
 
-    /// Clears suspects that have come to a peer.
-    fn explain(&mut self, now: Moment, id: u32, sort: Sort) {
+    /// Clears suspects that have come to a peer; when the last of them came, or never.
+    fn explain(&mut self, now: Moment, id: u32, sort: Sort) -> Moment {
         let entry = &self.entries[id as usize];
-        let (count, since) = match sort {
-            Sort::Silent => (entry.silent, entry.silent_since),
-            Sort::Cut => (entry.cut, entry.cut_since),
+        let (count, since, after) = match sort {
+            // Several may have gone to one peer at times of their own, of which it tells the last one only.
+            Sort::Silent => (entry.silent, entry.silent_since, entry.silent_since),
+            Sort::Cut => (entry.cut, entry.cut_since, entry.cut_since.max(entry.explained)),
         };
-        if count == 0 || now.since(since) < AT_ONCE {
-            return;
+        // Before anybody may see it as missing, whenever he looks.
+        if count == 0 || now.since(since) < AT_ONCE.saturating_sub(TURN) {
+            return Moment::NEVER;
         }
-        let (place, after) = ((entry.client, entry.key), since.max(entry.explained));
+        let place = (entry.client, entry.key);
         let (mut found, mut newest) = (0_u16, Moment::NEVER);
         for seen in self.peers.iter().filter_map(|peer| peer.seen.get(&place)) {
-            let is_settled = count < 2 || now.since(seen.arrived) >= SETTLES;
+            let is_settled = sort == Sort::Silent || count < 2 || now.since(seen.arrived) >= SETTLES;
             // What was cut there is missed there, if it does not come again.
             let there = seen.live.saturating_add(seen.cut);
             if there > 0 && seen.arrived.after(SKEW) >= after && is_settled {
@@ -140,7 +148,7 @@ impl Book {
         }
         let found = found.min(count);
         if found == 0 {
-            return;
+            return Moment::NEVER;
         }
         self.change_entry(now, id, |entry, _| {
             let count = match sort {
@@ -148,7 +156,7 @@ impl Book {
                 Sort::Cut => &mut entry.cut,
             };
             *count -= found;
-            entry.explained = newest.after(SKEW + Duration::from_millis(100));
         });
+        newest
     }
 }

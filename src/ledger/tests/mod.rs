@@ -1,5 +1,6 @@
 //! The ledger's rules, with a clock that the test moves.
 
+mod day;
 mod kept;
 mod peers;
 mod rules;

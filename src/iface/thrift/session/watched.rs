@@ -136,6 +136,11 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Session<IO> {
             let (key, silent) = (row.seat.watch_key().clone(), (row.claim == Claim::Silent).then_some(row.failed));
             match silent {
                 _ if by_client => events.push(Event::Released { key, silent }),
+                // It never had the answer: the session was dead already.
+                Some(failed) if times::TICK * now.saturating_sub(row.used) < heard => {
+                    events.push(Event::Resumed { key: key.clone(), failed });
+                    events.push(Event::Cut { key, ago: heard });
+                }
                 Some(_) => {} // it stays as it is
                 None if row.has_waiting() => events.push(Event::Cut { key, ago: heard }),
                 None => {
