@@ -119,6 +119,7 @@ impl StandIn {
     /// Answers every other path with this.
     pub fn set_default(&self, reply: Reply) {
         self.shared.state.lock().default = Some(reply);
+        self.shared.changed.notify_all();
     }
 
     /// Answers nothing whose path or parameters have this in them, until the next call; "" is in all.
