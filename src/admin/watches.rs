@@ -32,17 +32,16 @@ pub(super) fn wants_html(request: &Request) -> bool {
     request.header("accept").is_some_and(|accept| String::from_utf8_lossy(accept).contains("text/html"))
 }
 
-/// `/admin/ledger`: what has changed since the number `since`.
+/// `/admin/ledger`: what has changed since the number `since`; `gone` is that of the page before, if there was one.
 pub(super) fn changes(ledger: &Ledger, access: &LedgerAccess, request: &Request) -> Response {
     if let Some(refusal) = refused(access, request) {
         return refusal;
     }
-    let since = match Params::of(request).get("since").map(str::parse) {
-        None => 0,
-        Some(Ok(since)) => since,
-        Some(Err(_)) => return plain(400, "since is a number that an earlier answer gave\n"),
+    let number = |name: &str| Params::of(request).get(name).map(str::parse).transpose();
+    let (Ok(since), Ok(gone)) = (number("since"), number("gone")) else {
+        return plain(400, "since and gone are numbers that an earlier answer gave\n");
     };
-    json(&ledger.changes(since))
+    json(&ledger.changes(since.unwrap_or(0), gone))
 }
 
 fn refused(access: &LedgerAccess, request: &Request) -> Option<Response> {

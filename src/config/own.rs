@@ -177,6 +177,11 @@ impl FromNode for Ledger {
         Fields::read(node, "ledger", report, |fields| {
             let client_retry_max = fields.within("clientRetryMaxSeconds", 1..=86_400_u32, 600);
             let (token, tls) = (fields.opt("token"), fields.opt("tls").filter(|tls: &ClientTls| tls.enabled));
+            if token.as_ref().is_some_and(|token: &Secret| token.expose().is_empty()) {
+                let message = "the token is empty, so that anybody could read the ledger: give a long random word, the same \
+                               for all replicas, or leave it out";
+                fields.report().problem(fields.span_of("token"), message);
+            }
             let peers = fields.or("peers", default.peers);
             if !peers.is_empty() && token.is_none() && tls.is_none() {
                 let message = "peers answer only who has their `token`, or over `tls`: without either no watch ever counts \

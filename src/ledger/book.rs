@@ -289,13 +289,17 @@ impl Book {
         if known.is_some() {
             return known;
         }
+        // Before others make room: the last one of them may be of the same client.
+        self.begin_using(client);
         while self.entries.len() >= self.rules.most_entries {
             // Those without claims give way.
-            let (_, id, seq) = self.fading.pop_front()?;
+            let Some((_, id, seq)) = self.fading.pop_front() else {
+                self.stop_using(client);
+                return None;
+            };
             self.fade(id, seq);
         }
         let key = self.keys.use_key(key);
-        self.begin_using(client);
         let id = u32::try_from(self.entries.insert(Entry::new(client, key))).unwrap_or(u32::MAX);
         self.index.insert((client, key), id);
         Some(id)

@@ -24,6 +24,9 @@ pub struct Changes {
     pub instance: String,
     /// Where to go on from.
     pub seq: u64,
+    /// What had gone by then: who reads on shows it, so that a read of many pages ends also where entries come and go.
+    #[serde(default)]
+    pub gone: u64,
     /// What was told earlier does not count: this is the beginning.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub reset: bool,
@@ -86,13 +89,21 @@ impl Change {
 // === impl Book ===
 
 impl Book {
-    /// What has changed since `since`, in the order of the changes.
-    pub fn changes(&self, now: Moment, since: u64) -> Changes {
-        let reset = since == 0 || since > self.seq || since < self.gone;
-        let since = if reset { 0 } else { since };
-        let mut changes = Changes { instance: format!("{:016x}", self.instance), reset, ..Changes::default() };
+    /// What has changed since `since`, in the order of the changes; `gone` is what the page before had, if this is not
+    /// the first one of a read.
+    pub fn changes(&self, now: Moment, since: u64, gone: Option<u64>) -> Changes {
+        // An entry that has gone a reader would keep for ever, so he begins anew; not if he never had it.
+        let has_missed = since < self.gone && gone != Some(self.gone);
+        let reset = since == 0 || since > self.seq || has_missed;
+        Changes { reset, ..self.changes_after(now, if reset { 0 } else { since }) }
+    }
+
+    /// What has changed since `since`, whatever has gone: for the file, which gets it all soon enough to have been told
+    /// that an entry is empty before it goes.
+    pub(super) fn changes_after(&self, now: Moment, since: u64) -> Changes {
+        let instance = format!("{:016x}", self.instance);
+        let mut changes = Changes { instance, seq: since, gone: self.gone, ..Changes::default() };
         let (mut clients, mut keys) = (Places::default(), Places::default());
-        changes.seq = since;
         for (seq, id) in self.order.range(since + 1..) {
             if changes.entries.len() == MOST_CHANGES {
                 changes.more = true;

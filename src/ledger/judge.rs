@@ -1,5 +1,6 @@
 //! Which suspects are explained by what peers see, and how the others stand.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use super::TURN;
@@ -29,14 +30,16 @@ impl Book {
     /// Looks at all suspects; those that have stopped and were not reported before.
     pub fn turn(&mut self, now: Moment) -> Vec<Suspect> {
         let mut stopped = Vec::new();
+        let mut clients_of_peers = None;
         for id in self.suspects.iter().copied().collect::<Vec<u32>>() {
             // Both at once: one that was answered here and cut there may be missed as either.
             let newest = self.explain(now, id, Sort::Silent).max(self.explain(now, id, Sort::Cut));
             if newest != Moment::NEVER && self.suspects.contains(&id) {
                 self.entries[id as usize].explained = newest.after(SKEW + Duration::from_millis(100));
             }
-            if self.is_forgotten(now, id) {
-                self.remove(id);
+            if self.is_forgotten(now, id, &mut clients_of_peers) {
+                // It goes as all others do: peers and the file are told that it is empty first.
+                self.change_entry(now, id, |entry, _| (entry.silent, entry.cut) = (0, 0));
                 continue;
             }
             let entry = &self.entries[id as usize];
@@ -96,15 +99,18 @@ impl Book {
             .filter(|(_, count, _)| *count > 0)
     }
 
-    /// Has its client not asked anybody anything for a day?
-    fn is_forgotten(&mut self, now: Moment, id: u32) -> bool {
+    /// Has its client not asked anybody anything for a day? `clients_of_peers` are those that ask a peer, once somebody
+    /// wanted to know.
+    fn is_forgotten(&mut self, now: Moment, id: u32, clients_of_peers: &mut Option<HashSet<u32>>) -> bool {
         let client = self.entries[id as usize].client;
         let record = &mut self.clients[client as usize];
         if now.since(record.polled) < FORGOTTEN_AFTER {
             return false;
         }
-        // Once a day for each client: no need to be fast.
-        let polls = self.peers.iter().any(|peer| peer.seen.iter().any(|(at, seen)| at.0 == client && seen.live > 0));
+        let seen = self.peers.iter().flat_map(|peer| &peer.seen);
+        let polls = clients_of_peers
+            .get_or_insert_with(|| seen.filter(|(_, seen)| seen.live > 0).map(|(at, _)| at.0).collect())
+            .contains(&client);
         if polls {
             record.polled = now;
         }

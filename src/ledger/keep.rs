@@ -114,13 +114,12 @@ impl StateFile {
     }
 
     fn try_write(&mut self) -> io::Result<()> {
-        let first = self.ledger.changes(self.written.max(1));
+        let (first, live) = self.ledger.changes_after(self.written);
         let is_alive = self.touched.is_some_and(|at| at.elapsed() < ALIVE);
         if first.entries.is_empty() && is_alive {
             return Ok(());
         }
-        let known = self.ledger.counts().live + MOST_CHANGES;
-        if self.entries > 3 * known {
+        if self.entries > 3 * (live + MOST_CHANGES) {
             self.rewrite()?;
         } else if !first.entries.is_empty() {
             let mut file = BufWriter::new(OpenOptions::new().append(true).open(&self.path)?);
@@ -143,7 +142,7 @@ impl StateFile {
             if !more {
                 return file.flush();
             }
-            changes = self.ledger.changes(seq);
+            (changes, _) = self.ledger.changes_after(seq);
         }
     }
 
@@ -154,7 +153,7 @@ impl StateFile {
         let head = Head { file: "rosterd watch ledger".to_owned(), version: VERSION };
         writeln!(file, "{}", serde_json::to_string(&head)?)?;
         self.entries = 0;
-        let all = self.ledger.changes(0);
+        let (all, _) = self.ledger.changes_after(0);
         if let Err(error) = self.append(&mut file, all).and_then(|()| file.get_ref().sync_data()) {
             self.entries = usize::MAX; // next time, then
             return Err(error);

@@ -138,10 +138,17 @@ impl Ledger {
         self.shared.book.lock().report(now, most)
     }
 
-    /// What has changed since `since`, for a peer.
-    pub fn changes(&self, since: u64) -> Changes {
+    /// What has changed since `since`, for a peer; `gone` is that of the page before, if this is not the first one.
+    pub fn changes(&self, since: u64, gone: Option<u64>) -> Changes {
         let now = self.now();
-        self.shared.book.lock().changes(now, since)
+        self.shared.book.lock().changes(now, since, gone)
+    }
+
+    /// What has changed since `since`, for the file; and how many watches are live.
+    fn changes_after(&self, since: u64) -> (Changes, usize) {
+        let now = self.now();
+        let book = self.shared.book.lock();
+        (book.changes_after(now, since), book.live)
     }
 
     /// Takes what a peer has told. The sequence number to ask from next, if there is more to ask for now.

@@ -17,7 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(4);
 /// Bytes taken of one answer.
 const LARGEST: usize = 32 << 20;
 /// Answers taken in one turn, before the next one.
-const MOST_PAGES: usize = 20;
+const MOST_PAGES: usize = 100;
 
 /// One of the other replicas.
 #[derive(Debug)]
@@ -82,14 +82,16 @@ impl Puller {
 
     /// Takes all that a peer has to tell now.
     async fn ask(&self, peer: &Peer) {
-        let mut since = self.ledger.asked_until(peer.place);
+        let (mut since, mut gone) = (self.ledger.asked_until(peer.place), None);
         for _ in 0..MOST_PAGES {
-            let told = match timeout(PATIENCE, self.once(peer, since)).await {
+            let told = match timeout(PATIENCE, self.once(peer, since, gone)).await {
                 Ok(told) => told,
                 Err(_) => Err(format!("no answer within {} s", PATIENCE.as_secs())),
             };
-            let merged =
-                told.and_then(|changes| self.ledger.merge(peer.place, &changes).map_err(|error| error.to_string()));
+            let merged = told.and_then(|changes| {
+                gone = Some(changes.gone);
+                self.ledger.merge(peer.place, &changes).map_err(|error| error.to_string())
+            });
             match merged {
                 Ok(Some(next)) => since = next,
                 Ok(None) => return,
@@ -107,8 +109,9 @@ impl Puller {
         }
     }
 
-    async fn once(&self, peer: &Peer, since: u64) -> Result<Changes, String> {
-        let mut request = self.http.get(format!("{}?since={since}", peer.url));
+    async fn once(&self, peer: &Peer, since: u64, gone: Option<u64>) -> Result<Changes, String> {
+        let reads_on = gone.map_or(String::new(), |gone| format!("&gone={gone}"));
+        let mut request = self.http.get(format!("{}?since={since}{reads_on}", peer.url));
         if let Some(token) = &self.token {
             request = request.bearer_auth(token.expose());
         }

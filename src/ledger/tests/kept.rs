@@ -76,3 +76,34 @@ async fn the_file_does_not_grow_for_ever() {
     let size = std::fs::metadata(directory.path().join("watches.ledger")).expect("written").len();
     assert!(size < 4 << 20, "{size} bytes");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_file_of_many_pages_is_written_whole_though_something_has_gone() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let large = || Ledger::new(Rules { most_entries: 100_000, ..RULES }, 0);
+    let (first, count) = (large(), MOST_CHANGES + 5);
+    tell(&first, (0..count).map(|n| Event::Claimed(bind(&format!("/svc/{n}")))));
+    let gone = bind("/svc/gone");
+    tell(&first, [Event::Claimed(gone.clone()), released(&gone)]);
+    tokio::time::advance(Duration::from_secs(400)).await;
+    first.turn();
+    write(&first, directory.path());
+    let second = large();
+    let _file = StateFile::open(second.clone(), directory.path());
+    tokio::time::advance(Duration::from_secs(60)).await;
+    assert_eq!(second.counts(), Counts { late: count, ..Counts::default() });
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_file_with_more_than_there_is_room_for_is_taken_up_as_far_as_it_goes() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let (first, old) = (ledger(), bind("/svc/old"));
+    tell(&first, [Event::Claimed(old.clone()), released(&old)]);
+    write(&first, directory.path());
+    tell(&first, [Event::Claimed(bind("/svc/web")), Event::Claimed(bind("/svc/users"))]);
+    write(&first, directory.path());
+    let second = Ledger::new(Rules { most_entries: 1, ..RULES }, 0);
+    let _file = StateFile::open(second.clone(), directory.path());
+    tokio::time::advance(Duration::from_secs(60)).await;
+    assert_eq!(second.counts().late, 1);
+}

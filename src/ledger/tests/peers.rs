@@ -27,9 +27,10 @@ impl Fleet {
     }
 
     fn ask(&mut self, asking: usize, asked: usize) {
-        let mut since = self.0[asking].book.asked_until(asked);
+        let (mut since, mut gone) = (self.0[asking].book.asked_until(asked), None);
         loop {
-            let changes = self.0[asked].book.changes(self.0[asked].now, since);
+            let changes = self.0[asked].book.changes(self.0[asked].now, since, gone);
+            gone = Some(changes.gone);
             let changes: Changes = serde_json::from_str(&serde_json::to_string(&changes).expect("told")).expect("read");
             let now = self.0[asking].now;
             match self.0[asking].book.merge(now, asked, &changes).expect("sense") {
@@ -176,20 +177,35 @@ fn only_what_has_changed_is_told() {
     let mut one = Replica { book: Book::new(Rules { most_entries: 100_000, ..RULES }, 0), now: Moment::START };
     let keys: Vec<_> = (0..MOST_CHANGES + 5).map(|n| bind(&format!("/svc/{n}"))).collect();
     one.all(A, keys.iter().cloned().map(Event::Claimed));
-    let first = one.book.changes(one.now, 0);
+    let first = one.book.changes(one.now, 0, None);
     assert_eq!((first.entries.len(), first.more, first.reset, first.clients.len()), (MOST_CHANGES, true, true, 1));
-    let rest = one.book.changes(one.now, first.seq);
+    let rest = one.book.changes(one.now, first.seq, None);
     assert_eq!((rest.entries.len(), rest.more, rest.reset), (5, false, false));
-    assert!(one.book.changes(one.now, rest.seq).entries.is_empty());
+    assert!(one.book.changes(one.now, rest.seq, None).entries.is_empty());
     one.tell(B, Event::Claimed(keys[3].clone()));
-    let news = one.book.changes(one.now, rest.seq);
+    let news = one.book.changes(one.now, rest.seq, None);
     assert_eq!((news.entries.len(), &news.keys[..], &news.clients[..]), (1, &keys[3..4], &[ip(B)][..]));
     // Whoever missed that an entry has gone begins anew.
     one.tell(B, released(&keys[3]));
-    let before = one.book.changes(one.now, news.seq).seq;
+    let before = one.book.changes(one.now, news.seq, None).seq;
     one.pass(400);
-    assert!(!one.book.changes(one.now, before).reset && one.book.changes(one.now, rest.seq).reset);
-    assert!(one.book.changes(one.now, 1 << 40).reset, "that is another process's number");
+    assert!(!one.book.changes(one.now, before, None).reset && one.book.changes(one.now, rest.seq, None).reset);
+    assert!(one.book.changes(one.now, 1 << 40, None).reset, "that is another process's number");
+}
+
+#[test]
+fn a_read_of_many_pages_ends_though_something_that_changed_late_has_gone() {
+    let mut one = Replica { book: Book::new(Rules { most_entries: 100_000, ..RULES }, 0), now: Moment::START };
+    let keys: Vec<_> = (0..MOST_CHANGES + 5).map(|n| bind(&format!("/svc/{n}"))).collect();
+    one.all(A, keys.iter().cloned().map(Event::Claimed));
+    one.tell(B, Event::Claimed(keys[3].clone()));
+    one.tell(B, released(&keys[3]));
+    one.pass(400);
+    let first = one.book.changes(one.now, 0, None);
+    assert!(first.more && first.gone > first.seq);
+    let rest = one.book.changes(one.now, first.seq, Some(first.gone));
+    assert_eq!((rest.entries.len(), rest.more, rest.reset), (5, false, false));
+    assert!(one.book.changes(one.now, first.seq, Some(first.gone - 1)).reset, "more has gone than that reader knows");
 }
 
 #[test]

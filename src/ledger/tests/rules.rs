@@ -144,6 +144,9 @@ fn entries_end_a_day_after_the_client_was_heard_last() {
     assert_eq!(one.missing(), [0, 0, 1]);
     one.pass(3_600);
     assert_eq!(one.missing(), [0, 0, 0]);
+    let told = one.book.changes(one.now, 0, None);
+    assert_eq!(told.entries.len(), 1, "those who know of it are told first");
+    one.pass(400);
     assert_eq!(one.book.report(one.now, 10).clients, 0);
 }
 

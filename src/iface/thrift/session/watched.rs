@@ -2,6 +2,7 @@
 //! What a row goes through all the time, an answer and the next poll, is not told.
 
 use std::collections::HashMap;
+use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -124,10 +125,13 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Session<IO> {
         if !self.watched.opened {
             return;
         }
+        // Nobody closed what the network took.
+        let is_lost = matches!(end, End::Gone(Some(error)) if is_of_the_network(error.kind()));
         // On the way out clients close because we want them to.
-        let by_client = !self.leaving.is_leaving() && (self.ended || matches!(end, End::Gone(Some(_))));
+        let by_client = !self.leaving.is_leaving() && !is_lost && (self.ended || matches!(end, End::Gone(Some(_))));
         let heard = match end {
             End::TimedOut(times::SILENT | times::UNREAD) => self.times.unheard(),
+            End::Gone(Some(_)) if is_lost => self.times.unheard(),
             _ => Duration::ZERO,
         };
         let now = self.times.now();
@@ -157,4 +161,10 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Session<IO> {
         events.push(Event::Closed { by_client });
         self.tell_ledger();
     }
+}
+
+/// Is that what the kernel says of a peer that it does not reach any more?
+fn is_of_the_network(kind: ErrorKind) -> bool {
+    use ErrorKind::{HostUnreachable, NetworkDown, NetworkUnreachable, TimedOut};
+    matches!(kind, TimedOut | HostUnreachable | NetworkUnreachable | NetworkDown)
 }
