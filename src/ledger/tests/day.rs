@@ -190,7 +190,7 @@ impl Day {
         let mut new = Replica { book: Book::new(old.book.rules, peers), now: old.now };
         let mut since = 0;
         loop {
-            let kept = old.book.changes(old.now, since);
+            let kept = old.book.changes(old.now, since, None);
             new.book.take_up(old.now, (old.now, old.now), &kept).expect("sense");
             if !kept.more {
                 break;
@@ -301,9 +301,10 @@ impl Day {
     fn ledgers_act(&mut self) {
         for asking in (0..REPLICAS).filter(|replica| self.is_up(*replica)).collect::<Vec<_>>() {
             for asked in (0..REPLICAS).filter(|replica| self.is_up(*replica)).collect::<Vec<_>>() {
-                let mut since = self.replicas[asking].book.asked_until(asked);
+                let (mut since, mut gone) = (self.replicas[asking].book.asked_until(asked), None);
                 loop {
-                    let told = self.replicas[asked].book.changes(self.replicas[asked].now, since);
+                    let told = self.replicas[asked].book.changes(self.replicas[asked].now, since, gone);
+                    gone = Some(told.gone);
                     let now = self.replicas[asking].now;
                     match self.replicas[asking].book.merge(now, asked, &told).expect("sense") {
                         Some(next) => since = next,

@@ -62,8 +62,17 @@ pub(super) struct Swept {
     pub(super) due: Vec<Key>,
     /// Rows that are silent now.
     pub(super) events: Vec<Event>,
-    /// Rows that are silent and gone; was their last answer a failure?
-    pub(super) forgotten: Vec<(Arc<WatchKey>, bool)>,
+    /// Rows that are silent and gone.
+    pub(super) forgotten: Vec<(Arc<WatchKey>, Answered)>,
+}
+
+/// The last answer of a row that has gone.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Answered {
+    /// When, in ticks.
+    pub(super) at: u32,
+    /// Was it a failure?
+    pub(super) failed: bool,
 }
 
 /// A parked poll.
@@ -226,7 +235,7 @@ impl Rows {
     fn forget(&mut self, key: Key, now: u32, swept: &mut Swept) {
         if let Some(row) = self.get(key).filter(|row| row.claim != Claim::None) {
             swept.events.extend(row.falls_silent(now));
-            swept.forgotten.push((row.seat.watch_key().clone(), row.failed));
+            swept.forgotten.push((row.seat.watch_key().clone(), Answered { at: row.used, failed: row.failed }));
         }
         self.remove(key);
     }

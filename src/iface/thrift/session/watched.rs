@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use super::rows::Swept;
+use super::rows::{Answered, Swept};
 use super::{End, Session, times};
 use crate::ledger::{Event, WatchKey};
 use crate::store::{Key, Version};
@@ -35,8 +35,8 @@ pub(super) enum Claim {
 pub(super) struct Watched {
     /// Since the last turn.
     pub(super) events: Vec<Event>,
-    /// Keys that are silent and have no row any more; was their last answer a failure?
-    pub(super) forgotten: HashMap<Arc<WatchKey>, bool>,
+    /// Keys that are silent and have no row any more.
+    pub(super) forgotten: HashMap<Arc<WatchKey>, Answered>,
     /// When the ledger heard last that the client asks.
     polled: u32,
     opened: bool,
@@ -107,7 +107,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Session<IO> {
             row.claim = Claim::Live;
             let key = row.seat.watch_key().clone();
             self.watched.events.push(match self.watched.forgotten.remove(&key) {
-                Some(failed) => Event::Resumed { key, failed },
+                Some(Answered { failed, .. }) => Event::Resumed { key, failed },
                 None => Event::Claimed(key),
             });
         }
@@ -154,9 +154,13 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Session<IO> {
                 }
             }
         }
-        if by_client {
-            let forgotten = self.watched.forgotten.drain();
-            events.extend(forgotten.map(|(key, failed)| Event::Released { key, silent: Some(failed) }));
+        for (key, Answered { at, failed }) in self.watched.forgotten.drain() {
+            if by_client {
+                events.push(Event::Released { key, silent: Some(failed) });
+            } else if times::TICK * now.saturating_sub(at) < heard {
+                events.push(Event::Resumed { key: key.clone(), failed });
+                events.push(Event::Cut { key, ago: heard });
+            }
         }
         events.push(Event::Closed { by_client });
         self.tell_ledger();
