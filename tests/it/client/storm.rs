@@ -22,7 +22,7 @@ use crate::support::{Next, PATIENCE, Rosterd, folder, metric, wait_until};
 const CHANGE: Duration = Duration::from_millis(100);
 
 /// How far behind a watch may be at most, at any time, around a planned restart and around a kill.
-const PLANNED: Duration = Duration::from_secs(if cfg!(debug_assertions) { 4 } else { 2 });
+const PLANNED: Duration = Duration::from_secs(2);
 const KILLED: Duration = Duration::from_secs(5);
 
 /// So late the name service hears that a server is gone.

@@ -50,7 +50,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Session<IO> {
                 let most = self.server.settings.watches;
                 if self.rows.len() >= most {
                     let swept = self.rows.drop_idle(self.times.now());
-                    self.watched.swept(swept);
+                    self.watched.swept(swept, most);
                 }
                 if self.rows.len() >= most {
                     return self.too_many(question, &name, came);

@@ -237,7 +237,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Session<IO> {
         let tick = self.times.now();
         if self.aged.is_empty() && self.rows.due() <= tick {
             let swept = self.rows.sweep(tick, 2 * ticks(self.server.settings.max_poll_age));
-            self.aged = self.watched.swept(swept);
+            self.aged = self.watched.swept(swept, self.server.settings.watches);
         }
         Ok(())
     }

@@ -46,10 +46,17 @@ pub(super) struct Watched {
 // === impl Watched ===
 
 impl Watched {
-    /// Takes what became of rows in which nobody waits.
-    pub(super) fn swept(&mut self, swept: Swept) -> Vec<Key> {
+    /// Takes what became of rows in which nobody waits. Of those that have gone it keeps no more than `most`: who asks for
+    /// ever new names is no router, and the ledger is to forget what that left behind.
+    pub(super) fn swept(&mut self, swept: Swept, most: usize) -> Vec<Key> {
         self.events.extend(swept.events);
-        self.forgotten.extend(swept.forgotten);
+        for (key, answered) in swept.forgotten {
+            if self.forgotten.len() < most {
+                self.forgotten.insert(key, answered);
+            } else {
+                self.events.push(Event::Released { key, silent: Some(answered.failed) });
+            }
+        }
         swept.due
     }
 }

@@ -202,3 +202,17 @@ async fn a_drain_leaves_what_was_watched_to_be_missed_whoever_closes() {
     tokio::time::sleep(31 * SECOND).await;
     assert_eq!(world.watches(), Counts { late: 1, ..Counts::default() });
 }
+
+#[tokio::test(start_paused = true)]
+async fn of_names_without_end_no_more_is_remembered_than_a_connection_may_watch() {
+    let limits = OwnLimits { watches_per_connection: 3, ..OwnLimits::default() };
+    let world = World::with(&limits, ThriftConfig::default(), |_| ());
+    let mut client = world.router().await;
+    for n in 0..50 {
+        client.asks(TWO, &format!("/old{n}"), b"12345678").await;
+    }
+    client.hears_nothing_for(15 * SECOND).await;
+    let Counts { live, late, unknown, stopped } = world.watches();
+    let remembered = live + late + unknown + stopped;
+    assert!((3..=2 * 3).contains(&remembered), "{remembered}: its rows, and as many that have gone");
+}
