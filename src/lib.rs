@@ -7,6 +7,7 @@ pub mod name;
 
 pub mod store;
 
+pub mod backend;
 pub mod client;
 pub mod consul;
 

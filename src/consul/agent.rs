@@ -9,9 +9,10 @@ use tokio::runtime::Handle;
 use tokio::time::Instant;
 
 use super::metrics::ConsulMetrics;
-use super::transport::{Address, Http, Limit, Transport};
+use super::transport::{Http, Limit, Transport};
 use super::turns::Turns;
 use super::{AgentConfig, Answer, ConsulError, Request};
+use crate::backend::Address;
 
 /// One Consul agent as one part of the program asks it. Cloning shares it.
 #[derive(Clone)]

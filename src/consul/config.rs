@@ -1,6 +1,7 @@
 //! The keys that everything has which asks a Consul agent.
 
-use super::{Address, Consistency};
+use super::Consistency;
+use crate::backend::Address;
 use crate::config::{ClientTls, Fields, Port, Secret};
 use crate::runtime::tls;
 
@@ -32,10 +33,8 @@ impl AgentConfig {
         if let Some(tls) = &tls {
             tls::Client::check(tls, fields);
         }
-        // A literal may be written as in a URL.
-        let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).map_or(host.clone(), str::to_owned);
         let max_polls = fields.node("maxPolls").map(|_| fields.within("maxPolls", 1..=100_000, 1));
-        Some(Self { address: Address { host, port }, token, tls, max_polls })
+        Some(Self { address: Address::new(&host, port), token, tls, max_polls })
     }
 
     /// Whether both are the same to the agent, so that they can share connections.

@@ -27,5 +27,4 @@ pub use journal::Journal;
 pub use metrics::ConsulMetrics;
 pub use poll::{Delays, Given, Offered, Poll, PollCounters, Query, Rhythm, Sink, WAIT};
 pub use request::{Consistency, Request};
-pub use transport::Address;
 pub use turns::Rank;

@@ -11,8 +11,9 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
 use super::answer::Reply;
-use super::transport::{Address, Limit, Transport};
+use super::transport::{Limit, Transport};
 use super::{Agent, AgentConfig, Agents, ConsulError, Request};
+use crate::backend::Address;
 
 /// Answers like an agent: at once without an index or with an old one, else when the value changes or the wait is over.
 /// What is scripted comes first.

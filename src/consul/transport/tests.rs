@@ -1,4 +1,5 @@
 use std::io::Write;
+use std::sync::Arc;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -6,6 +7,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
 use super::*;
+use crate::backend::Address;
 use crate::config::Secret;
 use crate::consul::{Agent, AgentConfig, Agents, Undecoded};
 

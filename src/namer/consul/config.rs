@@ -108,8 +108,8 @@ impl Default for Rules {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::backend::Address;
     use crate::config::{Secret, read_text};
-    use crate::consul::Address;
 
     fn read(text: &str) -> Result<(ConsulConfig, usize), String> {
         read_text("f", text, "the io.l5d.consul namer", ConsulConfig::read)

@@ -1,0 +1,8 @@
+//! HTTP to one backend: its address, its pool of connections, TLS, and what went wrong. Shared by the clients of Consul
+//! and of Kubernetes.
+
+mod address;
+mod pool;
+
+pub use address::Address;
+pub use pool::{Fault, Pool, fault, secret};
