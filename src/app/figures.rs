@@ -8,7 +8,9 @@ use super::limits::Limits;
 use crate::consul::ConsulMetrics;
 use crate::runtime::{Connections, Readiness, tls};
 use crate::store::{Staleness, Usage};
-use crate::telemetry::{ConnectionCounts, Evaluations, MetricsSetup, ReadinessState, StaleValues, Tables, TlsFigures};
+use crate::telemetry::{
+    ConnectionCounts, Evaluations, KeptFiles, MetricsSetup, ReadinessState, StaleValues, Tables, TlsFigures,
+};
 use crate::text::calendar;
 
 /// Registers the figures of the parts.
@@ -41,6 +43,10 @@ pub(super) fn register(
     metrics.own.register_collector(Box::new(limits.figures()));
     metrics.own.register_collector(Box::new(connections));
     metrics.own.register_collector(Box::new(stale_values(parts, readiness)));
+    if let Some(state_dir) = parts.state_dir.clone() {
+        metrics.own.register_collector(Box::new(KeptFiles(state_dir.clone())));
+        readiness.watch("stateDir", move || state_dir.degradation());
+    }
 }
 
 /// Registers the figures of what has TLS. A certificate that is not as it should be degrades readiness.

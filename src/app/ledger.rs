@@ -4,7 +4,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::config::OwnKeys;
 use crate::ledger::{KeptFile, Ledger, Puller, Rules, StateFile};
-use crate::runtime::heavy;
+use crate::runtime::{StateDir, heavy};
 
 /// The ledger while it is looked after.
 pub(super) struct KeptLedger {
@@ -16,15 +16,15 @@ pub(super) struct KeptLedger {
 }
 
 impl KeptLedger {
-    /// Begins to look after the ledger. Must be called within a runtime.
+    /// Begins to look after the ledger, which is kept in `state_dir`. Must be called within a runtime.
     ///
     /// # Errors
     /// One line: what is wrong with the way to peers.
-    pub(super) async fn start(own: &OwnKeys) -> Result<Self, String> {
+    pub(super) async fn start(own: &OwnKeys, state_dir: Option<&StateDir>) -> Result<Self, String> {
         let settings = &own.ledger;
         let rules = Rules { retry_max: settings.client_retry_max, most_entries: settings.max_entries as usize };
         let ledger = Ledger::new(rules, settings.peers.len());
-        let file = match own.state_dir.clone() {
+        let file = match state_dir.cloned() {
             Some(directory) => {
                 let ledger = ledger.clone();
                 // None after a panic, which has been logged: it is not kept, then.

@@ -10,6 +10,7 @@ use crate::interpreter::remote::{Relay, RelayParts};
 use crate::interpreter::{ConfiguredNamer, Interpreter, Local, Namers, Settings};
 use crate::namer::NamerParts;
 use crate::namer::hosts::Hosts;
+use crate::runtime::StateDir;
 use crate::storage::memory::MemoryStorage;
 use crate::storage::{Storage, StorageParts};
 use crate::store::Evaluators;
@@ -31,6 +32,8 @@ pub struct Parts {
     pub client: ClientMetrics,
     /// What makes this process a relay, if it is one, and its kind.
     pub relay: Option<(&'static str, Relay)>,
+    /// `stateDir`, if it is given.
+    pub state_dir: Option<StateDir>,
 }
 
 impl Parts {
@@ -72,9 +75,10 @@ impl Parts {
         }
         let namers = Namers::new(namers, hosts)?;
         let local = Local::new(storage.clone(), namers, evaluators.clone(), Settings::default());
+        let state_dir = config.own.state_dir.as_deref().map(StateDir::open);
         let relay = match &config.interpreter {
             Some(block) => {
-                let state_dir = config.own.state_dir.clone();
+                let state_dir = state_dir.clone();
                 let parts = RelayParts { local: local.clone(), names, metrics: client.clone(), state_dir };
                 let relay = block.config.build(&parts);
                 Some((block.kind, relay.map_err(|problem| format!("interpreter {}: {problem}", block.kind))?))
@@ -85,6 +89,6 @@ impl Parts {
             Some((_, relay)) => (relay.storage.clone(), Arc::new(relay.interpreter.clone())),
             None => (storage, Arc::new(local.clone())),
         };
-        Ok(Self { storage, interpreter, local, evaluators, agents, client, relay })
+        Ok(Self { storage, interpreter, local, evaluators, agents, client, relay, state_dir })
     }
 }

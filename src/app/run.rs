@@ -66,7 +66,7 @@ async fn serve(config: Config, logs: LogControl, process: Process) -> Result<boo
         answered.answered().await;
     });
 
-    let ledger = KeptLedger::start(&own).await?;
+    let ledger = KeptLedger::start(&own, parts.state_dir.as_ref()).await?;
     let limits = Limits::new(&own.limits, descriptors);
     let admin_connections = Connections::new(admin::MOST_CONNECTIONS);
     let mut metrics = MetricsSetup::new(legacy.clone());
@@ -140,6 +140,9 @@ async fn serve(config: Config, logs: LogControl, process: Process) -> Result<boo
     ledger.finish().await;
     if let Some((_, relay)) = &parts.relay {
         relay.save().await;
+    }
+    if let Some(state_dir) = &parts.state_dir {
+        state_dir.end();
     }
     Ok(clean)
 }

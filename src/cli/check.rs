@@ -10,7 +10,7 @@ use super::load::{Unloaded, load};
 use super::output::Output;
 use crate::app::Config;
 use crate::consul::Agents;
-use crate::runtime::Probe;
+use crate::runtime::{Probe, StateDir, heavy};
 
 /// What is asked for besides the check itself.
 #[derive(Clone, Copy, Debug, Default)]
@@ -74,7 +74,7 @@ pub(super) fn run(config: &Path, with: Option<&Path>, how: How, output: &mut Out
     if failed == 0 { Ok(()) } else { Err(Failure::other(format_args!("{failed} of {} probes failed", probed.len()))) }
 }
 
-/// Asks every backend, all at once.
+/// Asks every backend, all at once, and tries what else is relied on.
 async fn connect(config: &Config) -> Result<Vec<Probed>, String> {
     let agents = Agents::new();
     let mut probes: Vec<(String, Probe)> = Vec::new();
@@ -87,6 +87,12 @@ async fn connect(config: &Config) -> Result<Vec<Probed>, String> {
         let whose = format!("namer {}", block.prefix);
         let of_namer = block.config.probes(&agents).map_err(|problem| format!("{whose}: {problem}"))?;
         probes.extend(of_namer.into_iter().map(|probe| (whose.clone(), probe)));
+    }
+    if let Some(path) = config.own.state_dir.clone() {
+        let what = path.display().to_string();
+        let tried = heavy(move || StateDir::check(&path));
+        let outcome = async { tried.await.unwrap_or_else(|| Err("the trial has failed; this is a defect".to_owned())) };
+        probes.push(("stateDir".to_owned(), Probe::new(what, outcome)));
     }
     let asked = probes
         .into_iter()
@@ -133,6 +139,22 @@ mod tests {
             let why = "has no effect yet: what it belongs to is not built";
             let own = format!("warning: {}:1:26: destinationIpv6 {why}\n", own.name());
             assert_eq!(ran.talk, format!("{namerd}{own}{} is a valid configuration\n", good.name()));
+        }
+    }
+
+    #[test]
+    fn with_connect_the_state_directory_is_tried() {
+        let file = Scratch::new("a file");
+        for (path, status, words) in [
+            (file.name(), 1, "is not a directory; make it a directory that this user may write, or change stateDir"),
+            (std::env::temp_dir().to_str().unwrap(), 0, "can be written"),
+        ] {
+            let config = Scratch::new(&format!("{GOOD}stateDir: {path}\n"));
+            let ran = run(&["rosterd", "check", "--connect", config.name()]);
+            let outcome = if status == 0 { "ok" } else { "failed" };
+            assert!(ran.talk.contains(&format!("{outcome}: stateDir: {path}: ")), "{}", ran.talk);
+            assert!(ran.status == status && ran.talk.contains(words), "{}", ran.talk);
+            assert_eq!(run(&["rosterd", "check", config.name()]).status, 0, "without it the file alone is looked at");
         }
     }
 

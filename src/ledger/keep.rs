@@ -4,9 +4,8 @@
 //! counting. It is appended to a moment after a change, so that hardly anything is lost with the process, and written
 //! anew when it has grown. Its time of modification says when the process was last alive.
 
-use std::fs::{File, OpenOptions};
+use std::fs::OpenOptions;
 use std::io::{self, BufRead, BufReader, BufWriter, Write};
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -17,7 +16,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::Ledger;
 use super::changes::{Changes, MOST_CHANGES};
-use crate::runtime::{Seldom, heavy};
+use crate::runtime::{LastingFile, StateDir, heavy};
 
 const NAME: &str = "watches.ledger";
 const VERSION: u32 = 1;
@@ -25,19 +24,20 @@ const VERSION: u32 = 1;
 const EVERY: Duration = Duration::from_millis(250);
 /// The file says at least that often that the process is alive.
 const ALIVE: Duration = Duration::from_secs(5);
+/// After a write that failed the next one is tried so much later.
+const ANEW: Duration = Duration::from_secs(2);
 
 /// The file in `stateDir`.
 #[derive(Debug)]
 pub struct StateFile {
     ledger: Ledger,
-    path: PathBuf,
+    file: LastingFile,
     /// Up to where it has everything.
     written: u64,
     /// Lines of entries since it was written anew.
     entries: usize,
     /// When it was last touched.
     touched: Option<Instant>,
-    complaints: Seldom,
 }
 
 /// A file that is kept current.
@@ -66,27 +66,14 @@ struct Line {
 // === impl StateFile ===
 
 impl StateFile {
-    /// The file in a directory, which is made if there is none. What an earlier process has left there is taken up; a file
-    /// that cannot be read is set aside, with a warning. Blocks.
-    pub fn open(ledger: Ledger, directory: &Path) -> Self {
-        let path = directory.join(NAME);
-        if let Err(error) = std::fs::create_dir_all(directory) {
-            tracing::warn!(directory = %directory.display(), %error, "stateDir cannot be made: the ledger is not kept");
+    /// The file in a directory. What an earlier process has left there is taken up; a file that cannot be read is set aside,
+    /// with a warning. Blocks.
+    pub fn open(ledger: Ledger, directory: &StateDir) -> Self {
+        let file = directory.file(NAME, "the watch ledger");
+        if let Err(error) = take_up(&ledger, &file) {
+            file.set_aside(&error);
         }
-        match take_up(&ledger, &path) {
-            Ok(()) => {}
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => {
-                let aside = directory.join(format!("{NAME}.unreadable"));
-                let moved = std::fs::rename(&path, &aside);
-                tracing::warn!(
-                    path = %path.display(), %error, moved = moved.is_ok(), aside = %aside.display(),
-                    "the watch ledger of the earlier process cannot be read, and is begun anew"
-                );
-            }
-        }
-        let complaints = Seldom::new(Duration::from_secs(60));
-        Self { ledger, path, written: 0, entries: usize::MAX, touched: None, complaints }
+        Self { ledger, file, written: 0, entries: usize::MAX, touched: None }
     }
 
     /// Keeps the file current until that is dropped. Must be called within a runtime.
@@ -98,74 +85,83 @@ impl StateFile {
             turns.set_missed_tick_behavior(MissedTickBehavior::Delay);
             loop {
                 turns.tick().await;
-                write(&kept).await;
+                if !write(&kept).await {
+                    turns.reset_after(ANEW); // the whole file is due then, which may be large
+                }
             }
         }));
         KeptFile { file, _task: task }
     }
 
-    /// Writes what has changed. Blocks.
-    pub fn write(&mut self) {
-        if let Err(error) = self.try_write()
-            && self.complaints.due().is_some()
-        {
-            tracing::warn!(path = %self.path.display(), %error, "the watch ledger cannot be written; trying again");
+    /// Writes what has changed; whether that went well. Blocks.
+    pub fn write(&mut self) -> bool {
+        let outcome = self.try_write();
+        if outcome.is_err() {
+            self.entries = usize::MAX; // what is there may be torn, or gone: all of it is written next time
         }
+        let well = outcome.is_ok();
+        if let Some(outcome) = outcome.transpose() {
+            self.file.told(&outcome);
+        }
+        well
     }
 
-    fn try_write(&mut self) -> io::Result<()> {
+    /// None if there is nothing to write.
+    fn try_write(&mut self) -> io::Result<Option<()>> {
         let (first, live) = self.ledger.changes_after(self.written);
         let is_alive = self.touched.is_some_and(|at| at.elapsed() < ALIVE);
         if first.entries.is_empty() && is_alive {
-            return Ok(());
+            return Ok(None);
         }
         if self.entries > 3 * (live + MOST_CHANGES) {
             self.rewrite()?;
         } else if !first.entries.is_empty() {
-            let mut file = BufWriter::new(OpenOptions::new().append(true).open(&self.path)?);
-            self.append(&mut file, first)?;
+            let mut file = BufWriter::new(OpenOptions::new().append(true).open(self.file.path())?);
+            let (entries, written) = append(&self.ledger, &mut file, first)?;
+            (self.entries, self.written) = (self.entries.saturating_add(entries), written);
         }
-        OpenOptions::new().append(true).open(&self.path)?.set_modified(SystemTime::now())?;
+        OpenOptions::new().append(true).open(self.file.path())?.set_modified(SystemTime::now())?;
         self.touched = Some(Instant::now());
-        Ok(())
+        Ok(Some(()))
     }
 
-    fn append(&mut self, file: &mut impl Write, mut changes: Changes) -> io::Result<()> {
-        loop {
-            let (more, seq) = (changes.more, changes.seq);
-            self.entries = self.entries.saturating_add(changes.entries.len());
-            if !changes.entries.is_empty() {
-                let line = serde_json::to_string(&Line { at: unix_millis(), changes })?;
-                writeln!(file, "{line}")?;
-            }
-            self.written = seq;
-            if !more {
-                return file.flush();
-            }
-            (changes, _) = self.ledger.changes_after(seq);
-        }
-    }
-
-    /// Writes all anew, in another file that then takes its place.
+    /// Writes all anew.
     fn rewrite(&mut self) -> io::Result<()> {
-        let new = self.path.with_extension("new");
-        let mut file = BufWriter::new(File::create(&new)?);
         let head = Head { file: "rosterd watch ledger".to_owned(), version: VERSION };
-        writeln!(file, "{}", serde_json::to_string(&head)?)?;
-        self.entries = 0;
         let (all, _) = self.ledger.changes_after(0);
-        if let Err(error) = self.append(&mut file, all).and_then(|()| file.get_ref().sync_data()) {
-            self.entries = usize::MAX; // next time, then
-            return Err(error);
-        }
-        std::fs::rename(&new, &self.path)
+        let (ledger, mut entries, mut written) = (&self.ledger, 0, self.written);
+        self.file.replace(|file| {
+            writeln!(file, "{}", serde_json::to_string(&head)?)?;
+            (entries, written) = append(ledger, file, all)?;
+            Ok(())
+        })?;
+        (self.entries, self.written) = (entries, written);
+        Ok(())
     }
 }
 
-async fn write(file: &Arc<Mutex<StateFile>>) {
+/// How many entries were written, and up to where that is everything.
+fn append(ledger: &Ledger, file: &mut impl Write, mut changes: Changes) -> io::Result<(usize, u64)> {
+    let mut entries = 0;
+    loop {
+        let (more, seq) = (changes.more, changes.seq);
+        entries += changes.entries.len();
+        if !changes.entries.is_empty() {
+            let line = serde_json::to_string(&Line { at: unix_millis(), changes })?;
+            writeln!(file, "{line}")?;
+        }
+        if !more {
+            file.flush()?;
+            return Ok((entries, seq));
+        }
+        (changes, _) = ledger.changes_after(seq);
+    }
+}
+
+async fn write(file: &Arc<Mutex<StateFile>>) -> bool {
     let file = file.clone();
     // None after a panic, which has been logged; the next turn tries again.
-    heavy(move || file.lock().write()).await;
+    heavy(move || file.lock().write()).await.unwrap_or(true)
 }
 
 // === impl KeptFile ===
@@ -178,8 +174,8 @@ impl KeptFile {
 }
 
 /// Reads what an earlier process has left.
-fn take_up(ledger: &Ledger, path: &Path) -> io::Result<()> {
-    let file = File::open(path)?;
+fn take_up(ledger: &Ledger, file: &LastingFile) -> io::Result<()> {
+    let Some(file) = file.open()? else { return Ok(()) };
     let alive = SystemTime::now().duration_since(file.metadata()?.modified()?).unwrap_or_default();
     let mut lines = BufReader::new(file);
     let (mut text, mut number) = (String::new(), 0_usize);

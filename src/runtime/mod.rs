@@ -18,6 +18,7 @@ mod readiness;
 mod seldom;
 mod shutdown;
 mod signals;
+mod state_dir;
 pub mod tls;
 mod watchdog;
 
@@ -37,4 +38,5 @@ pub use readiness::{Pending, Readiness, State as ReadyState};
 pub use seldom::Seldom;
 pub use shutdown::{Plan, drain_all};
 pub use signals::handle_signals;
+pub use state_dir::{FileHealth, LastingFile, StateDir};
 pub use watchdog::Watchdog;

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::UNIX_EPOCH;
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{
@@ -11,7 +12,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
-use crate::runtime::{Connections, Limit, LimitCounts, Readiness, ReadyState, tls};
+use crate::runtime::{Connections, Limit, LimitCounts, Readiness, ReadyState, StateDir, tls};
 use crate::store::{Evaluators, Staleness, Usage};
 
 /// Says how full a table is. Must not block.
@@ -48,6 +49,10 @@ pub struct LimitFigures {
 /// Handshakes and certificates of servers.
 #[derive(Debug)]
 pub struct TlsFigures(pub Vec<Arc<tls::Server>>);
+
+/// Files in `stateDir`, and how their writes go.
+#[derive(Debug)]
+pub struct KeptFiles(pub StateDir);
 
 /// Formulas that were run.
 #[derive(Debug)]
@@ -241,6 +246,25 @@ impl Collector for TlsFigures {
     }
 }
 
+// === impl KeptFiles ===
+
+impl Collector for KeptFiles {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let to = &mut encoder;
+        let files = self.0.files();
+        let written = files.iter().map(|file| {
+            let since = file.written.and_then(|at| at.duration_since(UNIX_EPOCH).ok());
+            ([("file", file.name)], since.map_or(0.0, |since| since.as_secs_f64().floor()))
+        });
+        let help = "When a file in stateDir was last written, in seconds since 1970; 0 = not by this process";
+        gauges(to, "state_file_written_seconds", help, written)?;
+        let failing = files.iter().map(|file| ([("file", file.name)], u64::from(file.failing.is_some())));
+        gauges(to, "state_file_failing", "1 while a file in stateDir cannot be written", failing)?;
+        let failures = files.iter().map(|file| ([("file", file.name)], file.failures));
+        counters(to, "state_file_write_failures", "Writes of a file in stateDir that failed", failures)
+    }
+}
+
 // === impl Evaluations ===
 
 impl Collector for Evaluations {
@@ -354,6 +378,22 @@ mod tests {
         assert_eq!(state(), ["rosterd_ready 1.0", "rosterd_missing 0.0", "rosterd_degraded 1.0"]);
         readiness.off();
         assert_eq!(state(), ["rosterd_ready 0.0", "rosterd_missing 0.0", "rosterd_degraded 0.0"]);
+    }
+
+    #[tokio::test]
+    async fn files_in_the_state_directory_show_how_their_writes_go() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let state = StateDir::open(folder.path());
+        let file = state.file("x", "the x");
+        file.told(&Ok(()));
+        file.told(&Err(std::io::ErrorKind::StorageFull.into()));
+        let shown = shown(KeptFiles(state));
+        let (written, rest) = shown.split_first().expect("figures");
+        let written = written.strip_prefix("rosterd_state_file_written_seconds{file=\"x\"} ").expect("the time");
+        assert!(written.parse::<f64>().expect("a number") > 1.7e9, "{written}");
+        let expected =
+            ["rosterd_state_file_failing{file=\"x\"} 1", "rosterd_state_file_write_failures_total{file=\"x\"} 1"];
+        assert_eq!(rest, expected);
     }
 
     #[tokio::test]

@@ -42,7 +42,9 @@ mod process;
 mod server;
 mod var_state;
 
-pub use collect::{ConnectionCounts, Evaluations, LimitFigures, ReadinessState, StaleValues, Tables, TlsFigures};
+pub use collect::{
+    ConnectionCounts, Evaluations, KeptFiles, LimitFigures, ReadinessState, StaleValues, Tables, TlsFigures,
+};
 pub use config::{KINDS, PrometheusConfig, TelemeterBlock, TelemeterConfig};
 pub use legacy::{Counter, Histogram, JsonQuery, Legacy, Level, LevelGuard, LevelShare, NoSuchSubtree, Scope, Summary};
 pub use metrics::{Metrics, MetricsSetup, OWN_CONTENT_TYPE};

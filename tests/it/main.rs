@@ -19,6 +19,7 @@ mod relay;
 mod relay_dtabs;
 mod stale_values;
 mod starting;
+mod state_dir;
 mod support;
 mod tables;
 mod thrift_hostile;

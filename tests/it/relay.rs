@@ -318,7 +318,8 @@ fn a_file_of_last_values_that_is_spoilt_is_set_aside_and_told() {
     let file = state.path().join("relay.snapshot.gz");
     std::fs::write(&file, "not what it should be").expect("written");
     let relay = keeping(&server, KINDS[0], state.path());
-    assert!(relay.output().contains("the last good values of before cannot be used"), "{}", relay.output());
+    let told = "the file of last good values of the earlier process cannot be read; the file is set aside";
+    assert!(relay.output().contains(told), "{}", relay.output());
     assert!(get(relay.http(), "/api/1/resolve/default?path=/svc/web").text().contains("10.0.0.1"));
     assert!(!file.exists() && state.path().join("relay.snapshot.gz.unreadable").exists());
     wait_until("a new one is written", || file.exists());

@@ -1,6 +1,5 @@
 //! `interpreter:`, rosterd's own key for relay mode: the name server that a relay asks.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::keeper::{Begun, Keeper};
@@ -12,6 +11,7 @@ use crate::config::tree::Node;
 use crate::config::{Fields, FromNode, Kind, Report};
 use crate::interpreter::Local;
 use crate::name::{Limits, Path};
+use crate::runtime::StateDir;
 use crate::storage::Storage;
 
 /// All kinds of interpreters: the words are those of Linkerd's configuration, whose block can be copied.
@@ -64,7 +64,7 @@ pub struct RelayParts {
     /// Counts.
     pub metrics: ClientMetrics,
     /// `stateDir`: where last good values are kept.
-    pub state_dir: Option<PathBuf>,
+    pub state_dir: Option<StateDir>,
 }
 
 /// A relay: what interfaces are served from.

@@ -61,7 +61,6 @@ struct Shared {
 #[derive(Default)]
 struct Written {
     last: Option<(u64, Instant)>,
-    failing: bool,
 }
 
 // === impl Begun ===
@@ -154,11 +153,9 @@ impl Shared {
         let (began, begun) = (Instant::now(), self.begun.clone());
         let outcome = tokio::task::spawn_blocking(move || begun.snapshot.write(&known)).await;
         let outcome = outcome.unwrap_or_else(|panic| Err(io::Error::other(panic)));
-        let again = std::mem::replace(&mut written.failing, outcome.is_err());
-        match outcome {
-            Ok(()) => written.last = Some((print, Instant::now())),
-            Err(error) if again => tracing::debug!(%error, "last good values cannot be written to stateDir"),
-            Err(error) => tracing::warn!(%error, "last good values cannot be written to stateDir; trying again"),
+        self.begun.snapshot.file.told(&outcome);
+        if outcome.is_ok() {
+            written.last = Some((print, Instant::now()));
         }
         began.elapsed()
     }

@@ -5,9 +5,8 @@
 //! one and takes its place at once. What cannot be read is set aside and told, and never keeps a relay from starting.
 
 use std::collections::HashMap;
-use std::fs::{self, File};
-use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
-use std::path::{Path as FilePath, PathBuf};
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -24,6 +23,7 @@ use super::BoundTree;
 use crate::client::mux::read_answer;
 use crate::client::{Answer, Ask};
 use crate::name::{Addr, Limits, Path};
+use crate::runtime::{LastingFile, StateDir};
 use crate::storage::VersionedDtab;
 use crate::thrift::{Method, reply_head, result};
 
@@ -37,7 +37,7 @@ const FORGOTTEN_AFTER: Duration = Duration::from_secs(24 * 3600);
 
 /// The values of one relay in one file.
 pub(super) struct Snapshot {
-    file: PathBuf,
+    pub(super) file: LastingFile,
     head: Head,
     limits: Limits,
     /// What was in the file when the process began, and nobody has asked for since.
@@ -86,26 +86,15 @@ struct Entry {
 // === impl Snapshot ===
 
 impl Snapshot {
-    /// Reads what is there of the server `dst` that is asked by `kind`. Makes the folder.
-    pub(super) fn open(folder: &FilePath, kind: &str, dst: &Path, limits: Limits) -> Self {
+    /// Reads what is there of the server `dst` that is asked by `kind`.
+    pub(super) fn open(folder: &StateDir, kind: &str, dst: &Path, limits: Limits) -> Self {
         let head = Head { rosterd: "relay".to_owned(), format: FORMAT, kind: kind.to_owned(), dst: dst.to_string() };
-        let file = folder.join("relay.snapshot.gz");
-        if let Err(error) = fs::create_dir_all(folder) {
-            tracing::warn!(folder = %folder.display(), %error, "stateDir cannot be made; nothing will be kept");
-        }
-        let unclaimed = match read(&file, &head) {
-            Ok(entries) => entries,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => HashMap::new(),
-            Err(error) => {
-                let aside = file.with_extension("gz.unreadable");
-                let set_aside = fs::rename(&file, &aside).is_ok();
-                tracing::warn!(
-                    file = %file.display(), set_aside, %error,
-                    "the last good values of before cannot be used; starting without"
-                );
-                HashMap::new()
-            }
-        };
+        let file = folder.file("relay.snapshot.gz", "the file of last good values");
+        let read = file.open().and_then(|there| there.map_or_else(|| Ok(HashMap::new()), |there| read(there, &head)));
+        let unclaimed = read.unwrap_or_else(|error| {
+            file.set_aside(&error);
+            HashMap::new()
+        });
         if !unclaimed.is_empty() {
             tracing::info!(
                 values = unclaimed.len(),
@@ -146,33 +135,29 @@ impl Snapshot {
             unclaimed.retain(|_, entry| entry.at + FORGOTTEN_AFTER.as_secs() > now);
             unclaimed.values().cloned().collect()
         };
-        let made = self.file.with_extension("gz.new");
-        let mut out = GzEncoder::new(BufWriter::new(File::create(&made)?), Compression::fast());
-        let mut room = MOST_BYTES;
-        let mut left_out = 0_usize;
-        let mut line = serde_json::to_vec(&self.head)?;
-        line.push(b'\n');
-        out.write_all(&line)?;
         let known = known.iter().filter_map(|(ask, at, value)| Entry::new(ask, *at, value));
-        for entry in known.chain(still) {
-            line.clear();
-            serde_json::to_writer(&mut line, &entry)?;
+        let mut left_out = 0_usize;
+        self.file.replace(|file| {
+            let mut out = GzEncoder::new(file, Compression::fast());
+            let mut room = MOST_BYTES;
+            let mut line = serde_json::to_vec(&self.head)?;
             line.push(b'\n');
-            match room.checked_sub(line.len() as u64) {
-                Some(rest) => room = rest,
-                None => {
-                    left_out += 1;
-                    continue;
-                }
-            }
             out.write_all(&line)?;
-        }
-        let file = out.finish()?.into_inner().map_err(io::IntoInnerError::into_error)?;
-        file.sync_all()?;
-        fs::rename(&made, &self.file)?;
-        if let Some(folder) = self.file.parent() {
-            File::open(folder)?.sync_all()?;
-        }
+            for entry in known.chain(still) {
+                line.clear();
+                serde_json::to_writer(&mut line, &entry)?;
+                line.push(b'\n');
+                match room.checked_sub(line.len() as u64) {
+                    Some(rest) => room = rest,
+                    None => {
+                        left_out += 1;
+                        continue;
+                    }
+                }
+                out.write_all(&line)?;
+            }
+            out.finish().map(|_| ())
+        })?;
         if left_out > 0 {
             tracing::warn!(left_out, most_bytes = MOST_BYTES, "not all last good values are kept: they are too many");
         }
@@ -181,10 +166,9 @@ impl Snapshot {
 }
 
 /// The entries of a file.
-fn read(file: &FilePath, wanted: &Head) -> io::Result<HashMap<Ask, Entry>> {
+fn read(file: File, wanted: &Head) -> io::Result<HashMap<Ask, Entry>> {
     let bad = |text: String| io::Error::new(io::ErrorKind::InvalidData, text);
-    let file = BufReader::new(File::open(file)?);
-    let mut lines = BufReader::new(GzDecoder::new(file).take(MOST_BYTES + (1 << 20)));
+    let mut lines = BufReader::new(GzDecoder::new(BufReader::new(file)).take(MOST_BYTES + (1 << 20)));
     let mut line = String::new();
     lines.read_line(&mut line)?;
     let head: Head = serde_json::from_str(&line).map_err(|error| bad(format!("line 1: {error}")))?;
@@ -278,6 +262,9 @@ fn seconds(at: SystemTime) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::path::Path as FilePath;
+
     use super::super::{addr, dtabs, tree};
     use super::*;
 
@@ -286,7 +273,7 @@ mod tests {
     }
 
     fn open(folder: &FilePath) -> Snapshot {
-        Snapshot::open(folder, "io.l5d.namerd", &path("/$/inet/namerd/4100"), Limits::DEFAULT)
+        Snapshot::open(&StateDir::open(folder), "io.l5d.namerd", &path("/$/inet/namerd/4100"), Limits::DEFAULT)
     }
 
     /// One value of each kind, as answers.
@@ -363,7 +350,8 @@ mod tests {
             assert!(!file.exists() && folder.path().join("relay.snapshot.gz.unreadable").exists());
         }
         fs::write(&file, &whole).expect("written");
-        let other = Snapshot::open(folder.path(), "io.l5d.namerd", &path("/$/inet/other/4100"), Limits::DEFAULT);
+        let state = StateDir::open(folder.path());
+        let other = Snapshot::open(&state, "io.l5d.namerd", &path("/$/inet/other/4100"), Limits::DEFAULT);
         assert_eq!(other.unclaimed.lock().len(), 0);
         write(folder.path(), SystemTime::now());
         assert_eq!(open(folder.path()).unclaimed.lock().len(), 5, "and later ones are good again");

@@ -1,9 +1,10 @@
 //! What is kept in the state directory.
 
 use super::*;
+use crate::runtime::StateDir;
 
 fn write(ledger: &Ledger, directory: &std::path::Path) {
-    StateFile::open(ledger.clone(), directory).write();
+    StateFile::open(ledger.clone(), &StateDir::open(directory)).write();
 }
 
 fn ledger() -> Ledger {
@@ -18,7 +19,7 @@ fn tell(ledger: &Ledger, events: impl IntoIterator<Item = Event>) {
 async fn a_watch_that_ends_with_its_server_is_missed_by_the_next_process() {
     let directory = tempfile::tempdir().expect("a directory");
     let (first, web, other) = (ledger(), bind("/svc/web"), bind("/svc/other"));
-    let mut file = StateFile::open(first.clone(), directory.path());
+    let mut file = StateFile::open(first.clone(), &StateDir::open(directory.path()));
     tell(&first, [Event::Opened, Event::Claimed(web.clone()), Event::Claimed(other.clone())]);
     file.write();
     let gone = bind("/svc/gone");
@@ -27,7 +28,7 @@ async fn a_watch_that_ends_with_its_server_is_missed_by_the_next_process() {
     drop((file, first)); // it is killed
 
     let second = ledger();
-    let _file = StateFile::open(second.clone(), directory.path());
+    let _file = StateFile::open(second.clone(), &StateDir::open(directory.path()));
     tokio::time::advance(Duration::from_secs(60)).await;
     assert_eq!(second.counts(), Counts { late: 2, ..Counts::default() });
     tell(&second, [Event::Opened, Event::Claimed(other)]);
@@ -66,7 +67,7 @@ async fn a_file_that_was_torn_or_is_of_another_kind_is_no_disaster() {
 async fn the_file_does_not_grow_for_ever() {
     let directory = tempfile::tempdir().expect("a directory");
     let ledger = ledger();
-    let mut file = StateFile::open(ledger.clone(), directory.path());
+    let mut file = StateFile::open(ledger.clone(), &StateDir::open(directory.path()));
     let keys: Vec<_> = (0..900).map(|n| bind(&format!("/svc/{n}"))).collect();
     for _ in 0..100 {
         tell(&ledger, keys.iter().cloned().map(Event::Claimed));
@@ -89,7 +90,7 @@ async fn a_file_of_many_pages_is_written_whole_though_something_has_gone() {
     first.turn();
     write(&first, directory.path());
     let second = large();
-    let _file = StateFile::open(second.clone(), directory.path());
+    let _file = StateFile::open(second.clone(), &StateDir::open(directory.path()));
     tokio::time::advance(Duration::from_secs(60)).await;
     assert_eq!(second.counts(), Counts { late: count, ..Counts::default() });
 }
@@ -103,7 +104,32 @@ async fn a_file_with_more_than_there_is_room_for_is_taken_up_as_far_as_it_goes()
     tell(&first, [Event::Claimed(bind("/svc/web")), Event::Claimed(bind("/svc/users"))]);
     write(&first, directory.path());
     let second = Ledger::new(Rules { most_entries: 1, ..RULES }, 0);
-    let _file = StateFile::open(second.clone(), directory.path());
+    let _file = StateFile::open(second.clone(), &StateDir::open(directory.path()));
     tokio::time::advance(Duration::from_secs(60)).await;
     assert_eq!(second.counts().late, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_file_that_could_not_be_written_is_written_whole_when_it_can_be() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("watches.ledger");
+    let state = StateDir::open(directory.path());
+    let first = ledger();
+    let mut file = StateFile::open(first.clone(), &state);
+    tell(&first, [Event::Claimed(bind("/svc/web"))]);
+    file.write();
+    assert_eq!(state.degradation(), None);
+    // On a device that is always full, as the last of the disk.
+    std::fs::remove_file(&path).expect("it was written");
+    std::os::unix::fs::symlink("/dev/full", &path).expect("a link");
+    tell(&first, [Event::Claimed(bind("/svc/users"))]);
+    file.write();
+    assert!(state.degradation().expect("degraded").contains("watches.ledger cannot be written since "));
+    std::fs::remove_file(&path).expect("there is room again");
+    file.write();
+    assert_eq!(state.degradation(), None);
+    let second = ledger();
+    let _file = StateFile::open(second.clone(), &StateDir::open(directory.path()));
+    tokio::time::advance(Duration::from_secs(60)).await;
+    assert_eq!(second.counts().late, 2, "nothing of it is missing");
 }
