@@ -2,7 +2,9 @@
 //! and of Kubernetes.
 
 mod address;
+mod links;
 mod pool;
 
 pub use address::Address;
+pub use links::{Broken, Exchange, Links};
 pub use pool::{Fault, Pool, fault, secret};

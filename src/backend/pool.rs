@@ -18,10 +18,10 @@ use crate::runtime::tls;
 use crate::text::root_cause;
 
 /// How long a connection may take to be made.
-const CONNECT: Duration = Duration::from_secs(5);
+pub(super) const CONNECT: Duration = Duration::from_secs(5);
 
 /// Between probes of a silent connection, so that a vanished server is noticed before a long request is over.
-const KEEPALIVE: Duration = Duration::from_secs(15);
+pub(super) const KEEPALIVE: Duration = Duration::from_secs(15);
 
 /// What the library says of an answer that came before the request, as from a server that refuses a connection with a
 /// status as soon as it is made.
@@ -124,7 +124,7 @@ pub fn fault(error: &reqwest::Error) -> (Fault, String) {
     let cause = root_cause(error);
     let fault = if is_of_tls(error) {
         Fault::NoSession
-    } else if cause.contains(UNASKED) {
+    } else if is_unasked(&cause) {
         Fault::Unasked
     } else if error.is_connect() {
         Fault::Unreachable
@@ -134,9 +134,14 @@ pub fn fault(error: &reqwest::Error) -> (Fault, String) {
     (fault, cause)
 }
 
+/// Is it an answer that came before the request?
+pub(super) fn is_unasked(cause: &str) -> bool {
+    cause.contains(UNASKED)
+}
+
 /// Did a handshake fail, or a session break for what came?
-fn is_of_tls(error: &reqwest::Error) -> bool {
-    let mut cause: Option<&(dyn Error + 'static)> = Some(error);
+pub(super) fn is_of_tls(error: &(dyn Error + 'static)) -> bool {
+    let mut cause = Some(error);
     while let Some(error) = cause {
         if error.is::<rustls::Error>() {
             return true;

@@ -12,7 +12,9 @@ use super::metrics::ConsulMetrics;
 use super::transport::{Http, Limit, Transport};
 use super::turns::Turns;
 use super::{AgentConfig, Answer, ConsulError, Request};
-use crate::backend::Address;
+use crate::backend::{Address, Links};
+use crate::config::ClientTls;
+use crate::runtime::tls;
 
 /// One Consul agent as one part of the program asks it. Cloning shares it.
 #[derive(Clone)]
@@ -32,12 +34,13 @@ struct Shared {
 /// What there is already, for as long as somebody uses it.
 type Known<K, V> = Arc<Mutex<Vec<(K, Weak<V>)>>>;
 
-/// The agents of the process. Who asks for the same address as the same client gets the same agent, with one pool of
-/// connections; those with one address share its places. Cloning shares them.
+/// The agents of the process. Who asks for the same address as the same client gets the same agent; those with one address
+/// share its places, and its connections unless they speak TLS in different ways. Cloning shares them.
 #[derive(Clone)]
 pub struct Agents {
     known: Known<AgentConfig, Shared>,
     turns: Known<Address, Turns>,
+    links: Known<(Address, Option<ClientTls>), Links>,
     metrics: ConsulMetrics,
     runtime: Handle,
 }
@@ -63,8 +66,8 @@ impl Agents {
     /// No agents yet. Must be called within a runtime, on which all watches will run.
     #[expect(clippy::new_without_default, reason = "a default that must be called within a runtime would surprise")]
     pub fn new() -> Self {
-        let (known, turns) = (Arc::default(), Arc::default());
-        Self { known, turns, metrics: ConsulMetrics::default(), runtime: Handle::current() }
+        let (known, turns, links) = (Arc::default(), Arc::default(), Arc::default());
+        Self { known, turns, links, metrics: ConsulMetrics::default(), runtime: Handle::current() }
     }
 
     /// An agent. Nothing is contacted.
@@ -79,7 +82,7 @@ impl Agents {
             shared.turns.limit(config.max_polls);
             return Ok(Agent { shared });
         }
-        let transport = Http::new(config)?;
+        let transport = Http::new(config, self.links(config)?)?;
         let agent = self.with_transport(config, Box::new(transport));
         known.push((config.clone(), Arc::downgrade(&agent.shared)));
         Ok(agent)
@@ -103,6 +106,19 @@ impl Agents {
         turns.limit(most);
         all.push((address.clone(), Arc::downgrade(&turns)));
         turns
+    }
+
+    /// However many tokens are shown at an address, its connections are no more than its places.
+    fn links(&self, config: &AgentConfig) -> Result<Arc<Links>, String> {
+        let mut all = self.links.lock();
+        all.retain(|(_, links)| links.strong_count() > 0);
+        let as_same = |(address, tls): &(Address, _)| *address == config.address && *tls == config.tls;
+        if let Some(links) = all.iter().find(|(known, _)| as_same(known)).and_then(|(_, links)| links.upgrade()) {
+            return Ok(links);
+        }
+        let links = Links::new(&config.address, config.tls.clone().map(tls::Client::new))?;
+        all.push(((config.address.clone(), config.tls.clone()), Arc::downgrade(&links)));
+        Ok(links)
     }
 
     pub(super) fn metrics(&self) -> &ConsulMetrics {

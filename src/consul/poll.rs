@@ -294,12 +294,7 @@ impl<T: Send + 'static> Worker<T> {
     async fn exchange(&self, request: &Request, target: &str, patience: Duration) -> Result<Answer, ConsulError> {
         self.mind.journal().asked(target.to_owned());
         let limit = Limit { head: Instant::now() + patience, whole: None };
-        let sent = self.agent.send(request, target, limit).await;
-        // The connection goes back to the pool in a task of its own; whoever has the turn next is to find it there.
-        for _ in 0..2 {
-            tokio::task::yield_now().await;
-        }
-        sent
+        self.agent.send(request, target, limit).await
     }
 
     /// Counts and logs. The first failure of its kind in a streak is logged, what concerns the agent as a whole once for

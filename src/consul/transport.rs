@@ -1,26 +1,26 @@
 //! HTTP to one agent.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
-use http::header::{ACCEPT_ENCODING, HeaderValue};
+use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_LENGTH, HeaderName, HeaderValue};
+use http_body_util::Full;
 use tokio::time::{Instant, timeout_at};
 
 use super::AgentConfig;
 use super::answer::{LARGEST, Reply};
 use super::error::ConsulError;
 use super::request::Request;
-use crate::backend::{Fault, Pool, fault, secret};
-use crate::runtime::tls;
+use crate::backend::{Broken, Exchange, Fault, Links, secret};
 
 /// How long a body may take to arrive once its answer has begun.
 const BODY: Duration = Duration::from_secs(60);
 
-/// How many connections without a request are kept. Together with those in use they must stay below the 200 that a
-/// stock agent grants one client, also where a namer and the storage have a token each, and so a pool each.
-const IDLE: usize = 8;
+/// What carries a token.
+const TOKEN: HeaderName = HeaderName::from_static("x-consul-token");
 
 /// Carries requests.
 #[async_trait]
@@ -38,9 +38,9 @@ pub(super) struct Limit {
     pub(super) whole: Option<Instant>,
 }
 
-/// HTTP/1.1 over a pool of connections.
+/// HTTP/1.1 over connections that all clients of the agent share.
 pub(super) struct Http {
-    pool: Pool,
+    links: Arc<Links>,
     agent: String,
     token: Option<HeaderValue>,
     packed: bool,
@@ -49,22 +49,20 @@ pub(super) struct Http {
 // === impl Http ===
 
 impl Http {
-    /// A pool for one agent. Nothing is contacted. Must be called within a runtime.
+    /// Requests with what `config` says of their sender, over these connections.
     ///
     /// # Errors
     /// One line, for what only shows now.
-    pub(super) fn new(config: &AgentConfig) -> Result<Self, String> {
-        let AgentConfig { address, token, tls, max_polls: _ } = config;
-        let pool = Pool::new(address, tls.clone().map(tls::Client::new), IDLE)?;
+    pub(super) fn new(config: &AgentConfig, links: Arc<Links>) -> Result<Self, String> {
+        let AgentConfig { address, token, tls: _, max_polls: _ } = config;
         let token = token.as_ref().map(|token| secret("token", token)).transpose()?;
         // To pack a large answer takes an agent longer than to send it over the loopback.
         let (agent, packed) = (address.to_string(), !address.is_here());
-        Ok(Self { pool, agent, token, packed })
+        Ok(Self { links, agent, token, packed })
     }
 
-    /// Judges an error of the library.
-    fn failed(&self, request: &Request, error: &reqwest::Error) -> ConsulError {
-        let (fault, cause) = fault(error);
+    /// Judges what went wrong with a connection.
+    fn failed(&self, request: &Request, Broken { fault, cause }: Broken) -> ConsulError {
         let agent = self.agent.clone();
         match fault {
             Fault::NoSession => ConsulError::NoSession { agent, cause },
@@ -75,17 +73,27 @@ impl Http {
         }
     }
 
-    async fn body(&self, request: &Request, mut response: reqwest::Response) -> Result<Bytes, ConsulError> {
+    fn request(&self, request: &Request, target: &str) -> Result<http::Request<Full<Bytes>>, http::Error> {
+        let mut sent = http::Request::builder().method(request.method()).uri(target).header(ACCEPT, "*/*");
+        if let Some(token) = &self.token {
+            sent = sent.header(TOKEN, token.clone());
+        }
+        if self.packed {
+            sent = sent.header(ACCEPT_ENCODING, "gzip");
+        }
+        sent.body(Full::new(request.body().clone()))
+    }
+
+    async fn body(&self, request: &Request, length: usize, mut exchange: Exchange<'_>) -> Result<Bytes, ConsulError> {
         let mut body = BytesMut::new();
-        while let Some(chunk) = response.chunk().await.map_err(|error| self.failed(request, &error))? {
+        while let Some(chunk) = exchange.some().await.map_err(|broken| self.failed(request, broken))? {
             if body.len() + chunk.len() > LARGEST {
                 let path = request.path().to_owned();
                 return Err(ConsulError::TooLong { agent: self.agent.clone(), path, limit: LARGEST });
             }
             if body.is_empty() {
                 // Room for all of it where the length is known, in bounds: it is only what the agent says.
-                let length = response.content_length().unwrap_or(0);
-                body.reserve(usize::try_from(length).unwrap_or(0).clamp(chunk.len(), 16 << 20));
+                body.reserve(length.clamp(chunk.len(), 16 << 20));
             }
             body.extend_from_slice(&chunk);
         }
@@ -102,21 +110,16 @@ impl Transport for Http {
             path: request.path().to_owned(),
             seconds: until.duration_since(began).as_secs_f64().ceil() as u64,
         };
-        let mut sent = self.pool.request(request.method().clone(), target);
-        if let Some(token) = &self.token {
-            sent = sent.header("x-consul-token", token.clone());
-        }
-        if self.packed {
-            sent = sent.header(ACCEPT_ENCODING, "gzip");
-        }
-        if request.method() == http::Method::PUT {
-            sent = sent.body(request.body().clone());
-        }
-        let response = timeout_at(limit.head, sent.send()).await.map_err(|_| silent(limit.head))?;
-        let mut response = response.map_err(|error| self.failed(request, &error))?;
-        let (status, headers) = (response.status(), std::mem::take(response.headers_mut()));
+        let sent = self.request(request, target).map_err(|error| {
+            let (fault, cause) = (Fault::Broken, format!("it cannot be asked: {error}"));
+            self.failed(request, Broken { fault, cause })
+        })?;
+        let sent = timeout_at(limit.head, self.links.send(sent)).await.map_err(|_| silent(limit.head))?;
+        let mut exchange = sent.map_err(|broken| self.failed(request, broken))?;
+        let (status, headers) = (exchange.head.status, std::mem::take(&mut exchange.head.headers));
+        let length = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok()).unwrap_or(0);
         let until = limit.whole.unwrap_or_else(|| Instant::now() + BODY);
-        let body = timeout_at(until, self.body(request, response)).await.map_err(|_| silent(until))??;
+        let body = timeout_at(until, self.body(request, length, exchange)).await.map_err(|_| silent(until))??;
         Ok(Reply { status, headers, body })
     }
 }

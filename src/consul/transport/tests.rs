@@ -75,7 +75,7 @@ async fn an_address_may_be_ipv6_and_some_ports_are_not_named() {
     for host in ["a b", "u@h", "h/x", "h?x", "h#x", ""] {
         let address = Address { host: host.to_owned(), port: 1 };
         let config = AgentConfig { address, token: None, tls: None, max_polls: None };
-        assert!(Http::new(&config).expect_err(host).starts_with("host: "));
+        assert!(Agents::new().agent(&config).expect_err(host).starts_with("host: "));
     }
 }
 
