@@ -14,7 +14,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::*;
 use crate::app::{Config, Parts};
 use crate::config::{Secret, read_text};
-use crate::ledger::Rules;
+use crate::ledger::{Asks, Event, Rules, WatchKey};
 use crate::runtime::Endpoint;
 use crate::runtime::logs::Level;
 use crate::telemetry::{Legacy, MetricsSetup, PrometheusConfig};
@@ -64,7 +64,7 @@ impl Running {
             pages: Pages::default(),
             interpreter: parts.interpreter,
             names: NameReader::default(),
-            ledger: Ledger::new(Rules { retry_max: Duration::from_secs(600), most_entries: 100 }, 0),
+            ledger: Ledger::new(RULES, 0),
             ledger_access: LedgerAccess { token: None, over_tls: false },
             body_bytes: 1 << 20,
             limits: LimitCounts::default(),
@@ -415,8 +415,12 @@ async fn what_peers_ask_for_takes_a_token_or_tls() {
     let token = || Some(Secret::new("s3cr3t"));
     let refused = asked(Running::start(), "").await;
     assert!(refused.head.starts_with("HTTP/1.1 403 "), "{}", refused.head);
-    let refused = asked(with(LedgerAccess { token: token(), over_tls: true }), "Authorization: Bearer s3cr3\r\n").await;
-    assert!(refused.head.starts_with("HTTP/1.1 401 "), "{}", refused.head);
+    for wrong in
+        ["Authorization: Bearer s3cr3\r\n", "Authorization: Bearer s3cr3T\r\n", "Authorization: s3cr3t\r\n", ""]
+    {
+        let refused = asked(with(LedgerAccess { token: token(), over_tls: true }), wrong).await;
+        assert!(refused.head.starts_with("HTTP/1.1 401 "), "{wrong}: {}", refused.head);
+    }
     for (access, more) in [
         (LedgerAccess { token: token(), over_tls: false }, "Authorization: Bearer s3cr3t\r\n"),
         (LedgerAccess { token: None, over_tls: true }, ""),
@@ -425,6 +429,8 @@ async fn what_peers_ask_for_takes_a_token_or_tls() {
         assert!(told.head.starts_with("HTTP/1.1 200 ") && told.text().contains(r#""entries":[]"#), "{}", told.text());
     }
 }
+
+const RULES: Rules = Rules { retry_max: Duration::from_secs(600), most_entries: 100 };
 
 #[tokio::test]
 async fn watches_are_shown_to_people_and_programs() {
@@ -435,6 +441,18 @@ async fn watches_are_shown_to_people_and_programs() {
         let json: serde_json::Value = serde_json::from_str(admin.get(path).await.text()).expect("JSON");
         assert_eq!(json["watches"]["stopped"], 0, "{json}");
     }
+
+    let path = "/svc/<script>alert(1)</script>".into();
+    let key = Arc::new(WatchKey { asks: Asks::Bind, ns: "default".into(), dtab: "".into(), path });
+    let cut = Event::Cut { key: key.clone(), ago: Duration::from_secs(60) };
+    let ledger = Ledger::new(RULES, 0);
+    let router = "192.0.2.1".parse().expect("an address");
+    ledger.tell(router, &mut vec![Event::Opened, Event::Claimed(key), cut]);
+    let admin = Running::start_with(|state| state.ledger = ledger);
+    let page = admin.ask("GET /admin/watches", "Accept: text/html,*/*\r\n").await;
+    let row =
+        "<td>192.0.2.1</td><td>late</td><td>bind default /svc/&lt;script&gt;alert(1)&lt;/script&gt;</td><td>60 s</td>";
+    assert!(page.text().contains(row) && !page.text().contains("<script"), "{}", page.text());
 }
 
 #[tokio::test]

@@ -119,7 +119,8 @@ pub(super) struct Watches {
     /// The admin server to ask.
     #[arg(long, value_name = "URL", env = "ROSTERD_ADMIN", default_value = "http://127.0.0.1:9991")]
     pub(super) admin: String,
-    /// Only those that have stopped; exit status 1 if there are any.
+    /// Only those that have stopped; exit status 3 if there are any. (While peers cannot be asked they are unknown, which
+    /// the summary shows.)
     #[arg(long)]
     pub(super) stopped: bool,
     /// Print JSON.

@@ -6,14 +6,18 @@ use super::args::Watches;
 use super::client::{Client, Port, Target};
 use super::failure::Failure;
 use super::output::Output;
-use crate::ledger::{Report, Standing, Suspect, advice};
+use crate::ledger::{Report, Standing, Suspect, advice, state};
+
+/// The exit status if some have stopped.
+const STOPPED: u8 = 3;
 
 /// Prints them; the exit status.
 pub(super) async fn run(args: Watches, output: &mut Output<'_>) -> Result<u8, Failure> {
     let client = Client::new(&args.admin, Port::ADMIN)?;
     let answer = client.get(&Target::route("/admin/watches.json").with("limit", "100000")).await?;
     let mut report: Report = answer.json("a list of watches")?;
-    let status = u8::from(args.stopped && report.watches.stopped > 0);
+    // 1 is also the status of what could not be asked.
+    let status = if args.stopped && report.watches.stopped > 0 { STOPPED } else { 0 };
     if args.stopped {
         report.suspects.retain(|suspect| suspect.standing == Standing::Stopped);
     }
@@ -26,9 +30,10 @@ pub(super) async fn run(args: Watches, output: &mut Output<'_>) -> Result<u8, Fa
         "{} live, {} late, {} unknown, {} stopped; {clients} clients",
         watches.live, watches.late, watches.unknown, watches.stopped
     ));
-    for Suspect { client, key, standing, watches, missing_seconds, .. } in suspects {
+    for suspect in suspects {
+        let Suspect { client, key, watches, missing_seconds, .. } = suspect;
         let more = if *watches > 1 { format!(" ({watches} of it)") } else { String::new() };
-        output.line(format_args!("{}\t{client}\t{key}{more}\tmissing for {missing_seconds} s", standing.name()))?;
+        output.line(format_args!("{}\t{client}\t{key}{more}\tmissing for {missing_seconds} s", state(suspect)))?;
     }
     if *left_out > 0 {
         output.say(format_args!("and {left_out} more"));
@@ -55,7 +60,7 @@ mod tests {
         let fake = Fake::start(|_, _| Reply::ok(REPORT)).await;
         let ran = run(&fake, &["rosterd", "watches", "--admin", "SERVER"]).await;
         let lines = "stopped\t192.0.2.1\tbind default /svc/web\tmissing for 95 s\n\
-                     late\t192.0.2.2\taddr /#/io.l5d.fs/web (2 of it)\tmissing for 40 s\n";
+                     gone\t192.0.2.2\taddr /#/io.l5d.fs/web (2 of it)\tmissing for 40 s\n";
         assert_eq!((ran.status, ran.data.as_str()), (0, lines));
         assert!(ran.talk.starts_with("7 live, 1 late, 0 unknown, 1 stopped; 2 clients\n"), "{}", ran.talk);
         assert!(ran.talk.contains("restart that router"), "{}", ran.talk);
@@ -66,7 +71,7 @@ mod tests {
     async fn a_script_can_ask_for_stopped_watches_only() {
         let fake = Fake::start(|_, _| Reply::ok(REPORT)).await;
         let ran = run(&fake, &["rosterd", "watches", "--stopped", "--json", "--admin", "SERVER"]).await;
-        assert_eq!(ran.status, 1);
+        assert_eq!(ran.status, 3);
         assert!(ran.data.contains("192.0.2.1") && !ran.data.contains("192.0.2.2"), "{}", ran.data);
     }
 }

@@ -13,7 +13,7 @@ const NOT_YET: &str = " yet: what it belongs to is not built";
 /// rosterd's own keys at the top level of the file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OwnKeys {
-    /// `stateDir`: the watch ledger, the hand-over socket. It is made if it does not exist.
+    /// `stateDir`: the watch ledger, and what else outlasts the process. It is made if it does not exist.
     pub state_dir: Option<PathBuf>,
     /// `drain`.
     pub drain: Drain,

@@ -42,9 +42,11 @@ pub(super) struct Entry {
     pub(super) seq: u64,
     pub(super) client: u32,
     pub(super) key: u32,
-    /// Since when the oldest of those was answered, or cut.
+    /// When the newest of those fell silent; with several loops, since when one of them is missing.
     pub(super) silent_since: Moment,
+    /// When the oldest and the newest of those were cut.
     pub(super) cut_since: Moment,
+    pub(super) cut_newest: Moment,
     /// When a loop last came here that had been elsewhere, or nowhere.
     pub(super) arrived: Moment,
     /// When a claim last ended as it should: given up, or its session closed by the client.
@@ -57,8 +59,21 @@ pub(super) struct Entry {
     pub(super) silent: u16,
     /// Claims that were cut, or that were told a failure, after which a router waits.
     pub(super) cut: u16,
-    /// It has been reported as stopped.
-    pub(super) reported: bool,
+    /// So many loops are known to be different ones, since they waited at the same time: of several routers behind one
+    /// address. Below two nothing follows from it.
+    pub(super) loops: u8,
+    pub(super) mark: Mark,
+}
+
+/// What is to be remembered of the suspects of an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mark {
+    /// Nothing.
+    None,
+    /// They were reported as stopped.
+    Reported,
+    /// Their client has closed its last session since: whether they will come again cannot be known.
+    Parted,
 }
 
 const _: () = assert!(size_of::<Entry>() <= 48, "an entry takes 48 bytes at most");
@@ -143,19 +158,69 @@ impl Entry {
             key,
             silent_since: Moment::NEVER,
             cut_since: Moment::NEVER,
+            cut_newest: Moment::NEVER,
             arrived: Moment::NEVER,
             ended: Moment::NEVER,
             explained: Moment::NEVER,
             live: 0,
             silent: 0,
             cut: 0,
-            reported: false,
+            loops: 0,
+            mark: Mark::None,
         }
     }
 
     /// Has a loop come since then, and is it here or has it been given up?
     pub(super) fn came_after(&self, since: Moment) -> bool {
         self.live > 0 && self.arrived >= since || self.ended >= since
+    }
+
+    /// Is it known that several loops watch this key?
+    pub(super) fn has_several(&self) -> bool {
+        self.loops >= 2
+    }
+
+    /// So many loops waited at the same time.
+    pub(super) fn are_different(&mut self, loops: u16) {
+        self.loops = self.loops.max(u8::try_from(loops).unwrap_or(u8::MAX));
+    }
+
+    /// So many of them are known no longer. Where no two are left, of the claims that were judged by their number those
+    /// remain that are missing for `certain`.
+    pub(super) fn forget_loops(&mut self, count: u8, certain: u16) {
+        if self.has_several() && self.loops.saturating_sub(count) < 2 {
+            self.silent = self.silent.min(certain);
+        }
+        self.loops = self.loops.saturating_sub(count);
+    }
+
+    /// One more was cut, or told a failure, at `since`.
+    pub(super) fn is_cut(&mut self, since: Moment) {
+        let none = self.cut == 0;
+        self.cut_since = if none { since } else { since.min(self.cut_since) };
+        self.cut_newest = if none { since } else { since.max(self.cut_newest) };
+        self.cut = self.cut.saturating_add(1);
+    }
+
+    /// One more was answered at `since` and not asked again.
+    pub(super) fn is_silent(&mut self, since: Moment, failed: bool) {
+        if failed {
+            return self.is_cut(since);
+        }
+        if self.silent == 0 {
+            self.silent_since = since;
+        } else if !self.has_several() {
+            self.silent_since = since.max(self.silent_since);
+        }
+        self.silent = self.silent.saturating_add(1);
+    }
+
+    /// So many of those that were cut have come again, or are known to have ended: perhaps the oldest ones.
+    pub(super) fn has_come(&mut self, count: u16) {
+        if count > 0 && self.cut > 0 {
+            self.cut = self.cut.saturating_sub(count);
+            self.cut_since = self.cut_newest;
+        }
     }
 
     pub(super) fn is_suspect(&self) -> bool {

@@ -108,12 +108,12 @@ impl StateFile {
 
     /// None if there is nothing to write.
     fn try_write(&mut self) -> io::Result<Option<()>> {
-        let (first, live) = self.ledger.changes_after(self.written);
+        let (first, entries) = self.ledger.changes_after(self.written);
         let is_alive = self.touched.is_some_and(|at| at.elapsed() < ALIVE);
         if first.entries.is_empty() && is_alive {
             return Ok(None);
         }
-        if self.entries > 3 * (live + MOST_CHANGES) {
+        if self.entries > 3 * (entries + MOST_CHANGES) {
             self.rewrite()?;
         } else if !first.entries.is_empty() {
             let mut file = BufWriter::new(OpenOptions::new().append(true).open(self.file.path())?);

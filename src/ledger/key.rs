@@ -48,6 +48,13 @@ impl Asks {
 
 // === impl WatchKey ===
 
+impl WatchKey {
+    /// Bytes of its texts.
+    pub(super) fn bytes(&self) -> usize {
+        self.ns.len() + self.dtab.len() + self.path.len()
+    }
+}
+
 impl fmt::Display for WatchKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.asks.name())?;

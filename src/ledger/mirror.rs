@@ -1,6 +1,6 @@
 //! What a peer sees.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::time::Duration;
 
 use super::entry::Moment;
@@ -22,12 +22,26 @@ pub(super) struct Mirror {
     /// Since when it has been there without a break.
     back: Moment,
     pub(super) seen: HashMap<(u32, u32), Seen>,
-    /// How many of them have something cut.
-    pub(super) cut: usize,
+    /// Those that have something cut.
+    pub(super) cut: BTreeSet<(u32, u32)>,
     /// Entries without claims, in the order in which they go away.
     fading: VecDeque<(Moment, (u32, u32))>,
     /// There was no room for all of its entries.
     pub(super) incomplete: bool,
+    /// Processes that answered at its address before this one.
+    earlier: VecDeque<u64>,
+    /// Stamps that they gave, and that this one gives.
+    stamps: VecDeque<(u64, u64)>,
+}
+
+/// So many earlier processes of a peer are remembered.
+const EARLIER: usize = 16;
+/// Stamps that are given between two words of a peer, or of the state file, are fewer than this.
+const AHEAD: u64 = 1 << 24;
+
+/// Is a stamp one of those that somebody gave who told, not long ago, his first and his next one?
+pub(super) fn is_among(stamp: u64, (first, next): (u64, u64)) -> bool {
+    (first..next.saturating_add(AHEAD)).contains(&stamp)
 }
 
 /// An entry of a peer.
@@ -66,10 +80,39 @@ impl Mirror {
         if seen.live == 0 && seen.cut == 0 {
             self.fading.push_back((now, at));
         }
-        let before = self.seen.insert(at, seen);
-        self.cut += usize::from(seen.cut > 0);
-        self.cut -= usize::from(before.is_some_and(|before| before.cut > 0));
-        before
+        if seen.cut > 0 {
+            self.cut.insert(at);
+        } else {
+            self.cut.remove(&at);
+        }
+        self.seen.insert(at, seen)
+    }
+
+    /// There is another process. Is it one that was there before? Then several answer at this address.
+    pub(super) fn is_replaced_by(&mut self, instance: u64) -> bool {
+        let is_known = self.earlier.contains(&instance);
+        self.earlier.extend(self.instance);
+        if self.earlier.len() > EARLIER {
+            self.earlier.pop_front();
+        }
+        self.stamps.push_back((0, 0));
+        if self.stamps.len() > EARLIER {
+            self.stamps.pop_front();
+        }
+        is_known
+    }
+
+    /// It gives stamps between these.
+    pub(super) fn gives(&mut self, stamps: (u64, u64)) {
+        match self.stamps.back_mut() {
+            Some(last) => *last = stamps,
+            None => self.stamps.push_back(stamps),
+        }
+    }
+
+    /// Has this stamp been given here, or by an earlier process?
+    pub(super) fn has_given(&self, stamp: u64) -> bool {
+        self.stamps.iter().any(|given| is_among(stamp, *given))
     }
 
     /// The places of entries that have had no claims for that long, which are forgotten.
@@ -82,6 +125,7 @@ impl Mirror {
             };
             if self.seen.get(&at).is_some_and(is_gone) {
                 self.seen.remove(&at);
+                self.cut.remove(&at);
                 gone.push(at);
             }
         }
@@ -91,7 +135,8 @@ impl Mirror {
     /// Forgets all entries.
     pub(super) fn clear(&mut self) -> HashMap<(u32, u32), Seen> {
         self.fading.clear();
-        (self.seq, self.cut, self.incomplete) = (0, 0, false);
+        self.cut.clear();
+        (self.seq, self.incomplete) = (0, false);
         std::mem::take(&mut self.seen)
     }
 }

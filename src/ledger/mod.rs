@@ -30,11 +30,12 @@ mod report;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
 pub use book::{Book, Event, Rules};
@@ -43,11 +44,14 @@ pub use entry::{Counts, Moment, Standing};
 pub use keep::{KeptFile, StateFile};
 pub use key::{Asks, WatchKey};
 pub use metrics::LedgerFigures;
-pub use page::{advice, html};
+pub use page::{advice, html, state};
 pub use pull::{Peer, Puller};
 pub use report::{Report, Suspect};
 
+use self::judge::{FIRST, Place};
+use self::report::Worst;
 use crate::runtime::Seldom;
+use crate::store::Version;
 
 /// How often suspects are looked at, peers asked and stopped watches reported.
 const TURN: Duration = Duration::from_secs(5);
@@ -64,7 +68,20 @@ struct Shared {
     began: Instant,
     warned: Seldom,
     strangers: Seldom,
+    /// Stopped watches of which nobody was warned yet.
+    untold: Mutex<Untold>,
 }
+
+/// Whose watches have stopped since the last warning.
+#[derive(Debug, Default)]
+struct Untold {
+    watches: usize,
+    clients: BTreeSet<IpAddr>,
+    first: Option<Arc<WatchKey>>,
+}
+
+/// So many routers are named in one warning.
+const MOST_NAMED: usize = 20;
 
 // === impl Ledger ===
 
@@ -76,6 +93,7 @@ impl Ledger {
             began: Instant::now(),
             warned: Seldom::new(Duration::from_secs(60)),
             strangers: Seldom::new(Duration::from_secs(3_600)),
+            untold: Mutex::default(),
         };
         Self { shared: Arc::new(shared) }
     }
@@ -99,56 +117,104 @@ impl Ledger {
 
     /// Looks at the suspects, and warns of watches that have stopped.
     pub fn turn(&self) {
-        let now = self.now();
-        let (stopped, left_out, strangers) = {
+        let (now, mut stopped) = (self.now(), Vec::new());
+        self.in_pieces(|book, from| book.look(now, from, &mut stopped));
+        let (left_out, strangers) = {
             let mut book = self.shared.book.lock();
-            (book.turn(now), book.take_left_out(), book.has_strangers(now))
+            book.fade_all(now);
+            (book.take_left_out(), book.has_strangers(now))
         };
         if strangers && self.shared.strangers.due().is_some() {
             tracing::warn!(
-                "routers come with stamps of servers that ledger.peers does not list: no watch is reported as stopped \
-                 while they may be asking there; list all replicas"
+                "routers come with stamps of servers that ledger.peers does not list: none of their watches is reported \
+                 as stopped while they may be asking there; list all replicas"
             );
         }
         if left_out > 0 {
             tracing::warn!(
                 left_out,
-                "the watch ledger is full (ledger.maxEntries): these watches are not looked after"
+                "the watch ledger is full (ledger.maxEntries, of which one address may have an eighth): these watches are \
+                 not looked after"
             );
         }
-        let Some(first) = stopped.first() else { return };
-        let Suspect { client, key, .. } = first;
-        let message = "watches have stopped: their routers keep old answers until they are restarted; /admin/watches \
-                       lists them";
-        match self.shared.warned.due() {
-            Some(_) => tracing::warn!(watches = stopped.len(), %client, first = %key, "{message}"),
-            None => tracing::debug!(watches = stopped.len(), %client, first = %key, "{message}"),
+        self.warn(stopped);
+    }
+
+    /// Warns of watches that have stopped, once a minute at most, and of all their routers.
+    fn warn(&self, stopped: Vec<Suspect>) {
+        let mut untold = self.shared.untold.lock();
+        for Suspect { client, key, .. } in stopped {
+            untold.watches += 1;
+            untold.clients.insert(client);
+            untold.first.get_or_insert(key);
+        }
+        if untold.watches == 0 || self.shared.warned.due().is_none() {
+            return;
+        }
+        let Untold { watches, clients, first } = std::mem::take(&mut *untold);
+        let mut routers = clients.iter().take(MOST_NAMED).map(IpAddr::to_string).collect::<Vec<_>>().join(" ");
+        if clients.len() > MOST_NAMED {
+            routers.push_str(&format!(" and {} more", clients.len() - MOST_NAMED));
+        }
+        let first = first.map_or_else(String::new, |key| key.to_string());
+        tracing::warn!(
+            watches,
+            routers,
+            first,
+            "watches have stopped: these routers keep old answers until they are restarted; /admin/watches lists them"
+        );
+    }
+
+    /// Does something that takes its time with all suspects, letting others have the book now and then.
+    fn in_pieces(&self, mut step: impl FnMut(&mut Book, Place) -> Option<Place>) {
+        let mut from = Some(FIRST);
+        while let Some(place) = from {
+            let mut book = self.shared.book.lock();
+            from = step(&mut book, place);
+            MutexGuard::unlock_fair(book);
         }
     }
 
     /// How many watches there are, by how they stand.
     pub fn counts(&self) -> Counts {
-        let now = self.now();
-        self.shared.book.lock().counts(now)
+        let (now, mut counts) = (self.now(), Counts::default());
+        self.in_pieces(|book, from| book.count(now, from, &mut counts));
+        Counts { live: counts.live + self.shared.book.lock().live, ..counts }
     }
 
     /// What there is to tell about suspects, at most `most` of them.
     pub fn report(&self, most: usize) -> Report {
-        let now = self.now();
-        self.shared.book.lock().report(now, most)
+        let (now, mut worst) = (self.now(), Worst::new(most));
+        self.in_pieces(|book, from| {
+            let next = book.tell_some(now, from, &mut worst);
+            worst.cut();
+            next
+        });
+        let (suspects, left_out) = worst.sorted();
+        let (watches, summary) = (self.counts(), self.shared.book.lock().summary(now));
+        Report { watches, suspects, left_out, ..summary }
     }
 
     /// What has changed since `since`, for a peer; `gone` is that of the page before, if this is not the first one.
     pub fn changes(&self, since: u64, gone: Option<u64>) -> Changes {
         let now = self.now();
-        self.shared.book.lock().changes(now, since, gone)
+        let changes = self.shared.book.lock().changes(now, since, gone);
+        Changes { stamps: Some(Version::given()), ..changes }
     }
 
-    /// What has changed since `since`, for the file; and how many watches are live.
+    /// What has changed since `since`, for the file; and how many entries there are.
     fn changes_after(&self, since: u64) -> (Changes, usize) {
         let now = self.now();
-        let book = self.shared.book.lock();
-        (book.changes_after(now, since), book.live)
+        let (changes, entries) = {
+            let book = self.shared.book.lock();
+            (book.changes_after(now, since), book.entries.len())
+        };
+        (Changes { stamps: Some(Version::given()), ..changes }, entries)
+    }
+
+    /// Is this peer the process itself?
+    fn is_self(&self, peer: usize) -> bool {
+        self.shared.book.lock().peers.get(peer).is_some_and(|peer| peer.is_self)
     }
 
     /// Takes what a peer has told. The sequence number to ask from next, if there is more to ask for now.

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{Report, Standing};
+use super::{Report, Standing, Suspect};
 
 /// The report as a page of HTML.
 pub fn html(report: &Report) -> String {
@@ -29,7 +29,7 @@ pub fn html(report: &Report) -> String {
             let _ = writeln!(
                 page,
                 "<tr class=\"{0}\"><td>{1}</td><td>{0}</td><td>{2}{count}</td><td>{3}</td><td>{4} ago</td><td>{5}</td></tr>",
-                suspect.standing.name(),
+                state(suspect),
                 suspect.client,
                 escaped(&suspect.key.to_string()),
                 age(suspect.missing_seconds),
@@ -46,6 +46,11 @@ pub fn html(report: &Report) -> String {
     page
 }
 
+/// How a suspect stands, in words.
+pub fn state(suspect: &Suspect) -> &'static str {
+    if suspect.is_gone() { "gone" } else { suspect.standing.name() }
+}
+
 /// What to do about it, a sentence for each thing.
 pub fn advice(report: &Report) -> Vec<String> {
     let mut lines = Vec::new();
@@ -60,6 +65,13 @@ pub fn advice(report: &Report) -> Vec<String> {
     if report.watches.late > 0 {
         lines.push("Late: cut by a restart or a broken connection, and expected to come again.".to_owned());
     }
+    if report.suspects.iter().any(|suspect| suspect.is_gone()) {
+        lines.push(
+            "Gone: the router has no session here, so it has ended, or moved, or all that it watched has stopped. If it \
+             runs, look at it with `rosterd routers check`."
+                .to_owned(),
+        );
+    }
     if report.peers_away > 0 {
         lines.push(format!(
             "{} of {} peers cannot be asked or keep no ledger: what is unknown may be there.",
@@ -68,7 +80,8 @@ pub fn advice(report: &Report) -> Vec<String> {
     }
     if report.unlisted_servers {
         lines.push(
-            "Routers come from servers that ledger.peers does not list: what is unknown may be there. List all replicas."
+            "Some routers come from servers that ledger.peers does not list: what of theirs is unknown may be there. List \
+             all replicas."
                 .to_owned(),
         );
     }

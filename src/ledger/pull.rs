@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::join_all;
+use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 use tokio_util::task::AbortOnDropHandle;
 
-use super::{Changes, Ledger, TURN};
+use super::{BadChanges, Changes, Ledger, TURN};
 use crate::config::{ClientTls, Secret};
-use crate::runtime::{Seldom, tls};
+use crate::runtime::{Seldom, heavy, tls};
 use crate::text::root_cause;
 
 /// How long a peer may take to answer.
@@ -18,6 +18,8 @@ const PATIENCE: Duration = Duration::from_secs(4);
 const LARGEST: usize = 32 << 20;
 /// Answers taken in one turn, before the next one.
 const MOST_PAGES: usize = 100;
+/// One in so many turns this process asks itself, if it is in the list.
+const SELF_EVERY: u32 = 60;
 
 /// One of the other replicas.
 #[derive(Debug)]
@@ -30,12 +32,13 @@ pub struct Peer {
 }
 
 /// Asks all peers, again and again.
+#[derive(Clone)]
 pub struct Puller {
     ledger: Ledger,
     http: reqwest::Client,
-    peers: Vec<Peer>,
+    peers: Vec<Arc<Peer>>,
     token: Option<Secret>,
-    _renewal: Option<AbortOnDropHandle<()>>,
+    _renewal: Option<Arc<AbortOnDropHandle<()>>>,
 }
 
 // === impl Puller ===
@@ -58,25 +61,40 @@ impl Puller {
             .connect_timeout(PATIENCE);
         let (builder, scheme, renewal) = match tls.map(tls::Client::new) {
             None => (builder.tls_certs_only([]), "http", None),
-            Some(tls) => (builder.tls_backend_preconfigured(tls.config()?), "https", Some(tls.keep_current())),
+            Some(tls) => {
+                (builder.tls_backend_preconfigured(tls.config()?), "https", Some(Arc::new(tls.keep_current())))
+            }
         };
         let http = builder.build().map_err(|error| root_cause(&error))?;
-        let peers = peers.into_iter().enumerate().map(|(place, address)| Peer {
-            place,
-            url: format!("{scheme}://{address}/admin/ledger"),
-            address: address.into(),
-            complaints: Seldom::new(Duration::from_secs(600)),
+        let peers = peers.into_iter().enumerate().map(|(place, address)| {
+            let (url, complaints) =
+                (format!("{scheme}://{address}/admin/ledger"), Seldom::new(Duration::from_secs(600)));
+            Arc::new(Peer { place, url, address: address.into(), complaints })
         });
         Ok(Self { ledger, http, peers: peers.collect(), token, _renewal: renewal })
     }
 
-    /// Asks until it is dropped.
+    /// Asks until it is dropped; each peer by itself, so that one that is slow holds up no other.
     pub async fn run(self) {
+        let mut asking = JoinSet::new();
+        for peer in self.peers.clone() {
+            let this = self.clone();
+            asking.spawn(async move { this.follow(&peer).await });
+        }
+        while asking.join_next().await.is_some() {} // they do not end
+    }
+
+    async fn follow(&self, peer: &Peer) {
         let mut turns = interval(TURN);
         turns.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut turn = 0_u32;
         loop {
             turns.tick().await;
-            join_all(self.peers.iter().map(|peer| self.ask(peer))).await;
+            // Somebody else may have got the address meanwhile.
+            if turn.is_multiple_of(SELF_EVERY) || !self.ledger.is_self(peer.place) {
+                self.ask(peer).await;
+            }
+            turn = turn.wrapping_add(1);
         }
     }
 
@@ -88,9 +106,9 @@ impl Puller {
                 Ok(told) => told,
                 Err(_) => Err(format!("no answer within {} s", PATIENCE.as_secs())),
             };
-            let merged = told.and_then(|changes| {
-                gone = Some(changes.gone);
-                self.ledger.merge(peer.place, &changes).map_err(|error| error.to_string())
+            let merged = told.and_then(|(changes, merged)| {
+                gone = Some(changes);
+                merged.map_err(|error| error.to_string())
             });
             match merged {
                 Ok(Some(next)) => since = next,
@@ -109,7 +127,13 @@ impl Puller {
         }
     }
 
-    async fn once(&self, peer: &Peer, since: u64, gone: Option<u64>) -> Result<Changes, String> {
+    /// Takes one answer, which may be long; what had gone by then, and what came of it.
+    async fn once(
+        &self,
+        peer: &Peer,
+        since: u64,
+        gone: Option<u64>,
+    ) -> Result<(u64, Result<Option<u64>, BadChanges>), String> {
         let reads_on = gone.map_or(String::new(), |gone| format!("&gone={gone}"));
         let mut request = self.http.get(format!("{}?since={since}{reads_on}", peer.url));
         if let Some(token) = &self.token {
@@ -130,6 +154,13 @@ impl Puller {
             }
             body.extend_from_slice(&chunk);
         }
-        serde_json::from_slice(&body).map_err(|error| format!("its answer makes no sense: {error}"))
+        let (ledger, place) = (self.ledger.clone(), peer.place);
+        let merged = heavy(move || {
+            let changes: Changes = serde_json::from_slice(&body)?;
+            Ok((changes.gone, ledger.merge(place, &changes)))
+        });
+        let merged: Result<_, serde_json::Error> =
+            merged.await.ok_or("what it tells could not be taken; see the log")?;
+        merged.map_err(|error| format!("its answer makes no sense: {error}"))
     }
 }

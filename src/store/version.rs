@@ -29,6 +29,11 @@ impl Version {
         }
     }
 
+    /// The first number of this process, and the next one.
+    pub fn given() -> (u64, u64) {
+        (*FIRST, NEXT.load(Ordering::Relaxed))
+    }
+
     /// The number behind the version, from which stamps are made.
     pub fn get(self) -> u64 {
         self.0.get()

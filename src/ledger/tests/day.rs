@@ -30,7 +30,7 @@ enum At {
     Dead,
 }
 
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 struct Loop {
     at: At,
     /// The replica that answered last.
@@ -41,7 +41,7 @@ struct Loop {
 
 /// What a replica's session knows of a key: since when it has been answered and not asked again, and whether that was
 /// told.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Row {
     answered: Option<u64>,
     told: bool,
@@ -312,11 +312,21 @@ impl Day {
                     }
                 }
             }
-            let replica = &mut self.replicas[asking];
-            for suspect in replica.book.turn(replica.now) {
-                self.false_alarms.push(format!("second {}, replica {asking}: {suspect:?}", self.second));
+            let Replica { book, now } = &mut self.replicas[asking];
+            for suspect in book.turn(*now) {
+                let alarm = format!("second {}, replica {asking}: {suspect:?}; {}", self.second, self.truth(&suspect));
+                self.false_alarms.push(alarm);
             }
         }
+    }
+
+    /// Where the loops are that it is about.
+    fn truth(&self, suspect: &Suspect) -> String {
+        let key = self.keys.iter().position(|key| *key == suspect.key).expect("one of them");
+        let routers = (0..ROUTERS).filter(|router| Self::ip(*router) == suspect.client);
+        let rows =
+            |router: usize| self.sessions[router].each_ref().map(|rows| rows.as_ref().map(|rows| rows.get(&key)));
+        routers.map(|router| format!("\n  {:?} {:?}", self.routers[router][key], rows(router))).collect()
     }
 
     /// A replica is restarted each hour, one is killed every three, and all of them once, at noon.

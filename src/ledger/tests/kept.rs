@@ -32,9 +32,66 @@ async fn a_watch_that_ends_with_its_server_is_missed_by_the_next_process() {
     tokio::time::advance(Duration::from_secs(60)).await;
     assert_eq!(second.counts(), Counts { late: 2, ..Counts::default() });
     tell(&second, [Event::Opened, Event::Claimed(other)]);
-    tokio::time::advance(Duration::from_secs(580)).await;
+    tokio::time::advance(Duration::from_secs(620)).await;
+    assert_eq!(second.counts(), Counts { live: 1, late: 1, ..Counts::default() });
+    tokio::time::advance(Duration::from_secs(15)).await;
     assert_eq!(second.counts(), Counts { live: 1, stopped: 1, ..Counts::default() });
     assert_eq!(second.report(1).suspects[0].key, web);
+}
+
+/// The process that wrote the file ended so long ago.
+fn ended(directory: &std::path::Path, ago: Duration) {
+    let path = directory.join("watches.ledger");
+    let earlier = std::time::SystemTime::now() - ago;
+    let text = std::fs::read_to_string(&path).expect("written");
+    let millis =
+        |line: &str| line.split_once("\"at\":").and_then(|(_, rest)| rest.split_once(',')).map(|at| at.0.to_owned());
+    let shifted: String = text.lines().fold(String::new(), |all, line| {
+        let line = match millis(line) {
+            Some(at) => line.replacen(&at, &(at.parse::<u128>().expect("a number") - ago.as_millis()).to_string(), 1),
+            None => line.to_owned(),
+        };
+        all + &line + "\n"
+    });
+    std::fs::write(&path, shifted).expect("written");
+    std::fs::File::options().append(true).open(&path).and_then(|file| file.set_modified(earlier)).expect("touched");
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_long_time_without_a_server_no_router_is_blamed_before_it_could_come() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let (first, web) = (ledger(), bind("/svc/web"));
+    tell(&first, [Event::Opened, Event::Claimed(web.clone())]);
+    write(&first, directory.path());
+    ended(directory.path(), Duration::from_secs(3_600));
+    let second = ledger();
+    let _file = StateFile::open(second.clone(), &StateDir::open(directory.path()));
+    second.turn();
+    assert_eq!(second.counts(), Counts { late: 1, ..Counts::default() });
+    tell(&second, [Event::Opened, Event::Claimed(bind("/svc/other"))]);
+    tokio::time::advance(Duration::from_secs(625)).await;
+    assert_eq!(second.counts(), Counts { live: 1, late: 1, ..Counts::default() });
+    tell(&second, [Event::Claimed(web)]);
+    assert_eq!(second.counts(), Counts { live: 2, ..Counts::default() });
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_has_been_missed_for_a_day_is_forgotten_however_often_the_server_restarts() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let first = ledger();
+    tell(
+        &first,
+        [Event::Opened, Event::Claimed(bind("/svc/web")), cut(&bind("/svc/web")), Event::Closed { by_client: false }],
+    );
+    write(&first, directory.path());
+    for (hours, late) in [(8, 1), (8, 1), (9, 0)] {
+        ended(directory.path(), Duration::from_secs(hours * 3_600));
+        let next = ledger();
+        let mut file = StateFile::open(next.clone(), &StateDir::open(directory.path()));
+        next.turn();
+        assert_eq!(next.counts().late, late);
+        file.write();
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -26,7 +26,12 @@ impl Replica {
     }
 
     fn tell(&mut self, client: &str, event: Event) {
-        self.book.apply(self.now, ip(client), event);
+        if sessions_of(&self.book, client) == 0 && matches!(event, Event::Claimed(_)) {
+            self.tell(client, Event::Opened);
+        }
+        // A moment ago: what is told next has happened on that session.
+        let ago = if event == Event::Opened { Duration::from_secs(15) } else { HERE };
+        self.book.apply(self.now.before(ago), ip(client), event);
     }
 
     fn all(&mut self, client: &str, events: impl IntoIterator<Item = Event>) {
@@ -46,6 +51,10 @@ impl Replica {
         let counts = self.book.counts(self.now);
         [counts.late, counts.unknown, counts.stopped]
     }
+}
+
+fn sessions_of(book: &Book, client: &str) -> u32 {
+    book.known_client(ip(client)).map_or(0, |client| book.clients[client as usize].sessions)
 }
 
 fn ip(text: &str) -> IpAddr {

@@ -130,6 +130,7 @@ fn a_watch_of_a_replica_that_goes_is_missed_at_those_that_stay() {
         seconds += 5;
     }
     fleet.tell(1, A, Event::Claimed(other.clone()));
+    fleet.tell(2, A, Event::Claimed(bind("/svc/third")));
     fleet.0[0] = Replica { now: fleet.0[1].now, ..Replica::new(3) };
     fleet.pass(5);
     assert_eq!(fleet.missing()[1][0], 1, "one of them has come");
@@ -209,8 +210,141 @@ fn a_read_of_many_pages_ends_though_something_that_changed_late_has_gone() {
 }
 
 #[test]
+fn a_watch_that_went_on_from_a_replica_before_that_went_is_not_missed() {
+    let (mut fleet, web) = (Fleet::new(3), bind("/svc/web"));
+    for replica in 0..3 {
+        fleet.tell(replica, A, Event::Opened);
+    }
+    fleet.tell(0, A, Event::Claimed(web.clone()));
+    fleet.pass(60);
+    // It goes elsewhere; the first replica is asked after that, and is another process the next time.
+    fleet.tell(1, A, Event::Claimed(web.clone()));
+    fleet.pass(5);
+    fleet.0[0] = Replica { now: fleet.0[1].now, ..Replica::new(3) };
+    fleet.pass(1_000);
+    assert_eq!(fleet.missing(), [NOTHING; 3]);
+}
+
+#[test]
+fn what_a_process_has_taken_up_from_the_one_before_is_its_own_to_miss() {
+    let (mut fleet, web) = (Fleet::new(2), bind("/svc/web"));
+    for replica in 0..2 {
+        fleet.tell(replica, A, Event::Opened);
+    }
+    fleet.tell(0, A, Event::Claimed(web.clone()));
+    fleet.pass(60);
+    fleet.tell(0, A, released(&web));
+    let mut next = Replica { now: fleet.0[0].now, ..Replica::new(2) };
+    let kept = fleet.0[0].book.changes(next.now, 0, None);
+    next.book.take_up(next.now, (next.now, next.now), &kept).expect("sense");
+    fleet.0[0] = next;
+    fleet.pass(1_000);
+    assert_eq!(fleet.missing(), [NOTHING; 2], "the other one had not heard yet that it was given up");
+}
+
+#[test]
+fn a_death_behind_a_shared_address_is_seen_however_the_other_router_moves() {
+    let (mut fleet, web) = (Fleet::new(2), bind("/svc/web"));
+    for replica in [0, 0, 1, 1] {
+        fleet.tell(replica, A, Event::Opened);
+    }
+    for _ in 0..2 {
+        fleet.tell(0, A, Event::Claimed(web.clone()));
+    }
+    fleet.pass(60);
+    // Both are answered. One goes to the other replica, and the other one nowhere.
+    fleet.tell(1, A, Event::Claimed(web.clone()));
+    fleet.pass(10);
+    fleet.tell(0, A, silent(&web));
+    fleet.tell(0, A, silent(&web));
+    fleet.pass(60);
+    assert_eq!(fleet.missing(), [STOPPED, NOTHING]);
+    // And back it goes, and there again.
+    for _ in 0..5 {
+        fleet.tell(0, A, Event::Resumed { key: web.clone(), failed: false });
+        fleet.pass(10);
+        fleet.tell(1, A, silent(&web));
+        fleet.pass(60);
+        assert_eq!(fleet.missing(), [STOPPED, NOTHING]);
+        fleet.tell(1, A, Event::Resumed { key: web.clone(), failed: false });
+        fleet.pass(10);
+        fleet.tell(0, A, silent(&web));
+        fleet.pass(60);
+        assert_eq!(fleet.missing(), [STOPPED, NOTHING]);
+    }
+}
+
+#[test]
+fn a_name_with_two_servers_behind_it_is_no_peer_and_makes_nobody_suspect() {
+    let (mut one, web) = (Replica::new(1), bind("/svc/web"));
+    let mut both = [Replica::new(0), Replica::new(0)];
+    for replica in &mut both {
+        replica.tell(A, Event::Claimed(web.clone()));
+    }
+    one.tell(A, Event::Opened);
+    for turn in 0..400 {
+        let told = &both[turn % 2].book;
+        let mut since = one.book.asked_until(0);
+        while let Ok(Some(next)) = one.book.merge(one.now, 0, &told.changes(one.now, since, None)) {
+            since = next;
+        }
+        one.pass(5);
+    }
+    assert_eq!(one.missing()[2], 0);
+    assert_eq!(one.book.report(one.now, 0).peers_away, 1);
+}
+
+#[test]
+fn an_address_is_the_same_one_however_it_is_written() {
+    let (mut fleet, web) = (Fleet::new(2), bind("/svc/web"));
+    fleet.tell(0, A, Event::Claimed(web.clone()));
+    fleet.pass(60);
+    fleet.tell(1, "::ffff:192.0.2.1", Event::Claimed(web.clone()));
+    fleet.pass(10);
+    fleet.tell(0, A, silent(&web));
+    fleet.pass(600);
+    assert_eq!(fleet.missing(), [NOTHING, NOTHING]);
+}
+
+#[test]
+fn stamps_of_peers_are_known_also_those_of_their_earlier_processes() {
+    let mut one = Replica::new(1);
+    let tell = |one: &mut Replica, instance: &str, stamps: (u64, u64)| {
+        let changes = Changes { instance: instance.to_owned(), stamps: Some(stamps), ..Changes::default() };
+        while let Ok(Some(_)) = one.book.merge(one.now, 0, &changes) {}
+    };
+    for _ in 0..140 {
+        tell(&mut one, "1", (1_000, 2_000));
+        one.pass(5);
+    }
+    tell(&mut one, "2", (1 << 40, 2 << 40));
+    for stamp in [1_000, 2_500, (1 << 40) + 1] {
+        one.all(A, [Event::Opened, Event::Stranger(stamp)]);
+        assert!(!one.book.has_strangers(one.now), "{stamp}");
+    }
+    one.tell(A, Event::Stranger(5 << 40));
+    assert!(one.book.has_strangers(one.now));
+}
+
+#[test]
 fn what_makes_no_sense_is_refused() {
     let mut one = Replica::new(1);
+    let many = Changes {
+        instance: "1".to_owned(),
+        clients: vec![ip(A)],
+        keys: vec![bind("/svc/web")],
+        entries: serde_json::from_str(&format!(
+            "[{}[0,0,[1,0,0],[null,null,0,null]]]",
+            "[0,0,[1,0,0],[null,null,0,null]],".repeat(MOST_CHANGES)
+        ))
+        .expect("entries"),
+        ..Changes::default()
+    };
+    assert!(one.book.merge(one.now, 0, &many).is_err(), "too many");
+    let more = |seq| Changes { instance: "1".to_owned(), seq, more: true, ..Changes::default() };
+    assert_eq!(one.book.merge(one.now, 0, &more(5)), Ok(Some(5)));
+    assert!(one.book.merge(one.now, 0, &more(5)).is_err(), "it would go on for ever");
+    assert!(one.book.merge(one.now, 0, &more(4)).is_err());
     for text in [
         r#"{"instance":"x","seq":1,"clients":[],"keys":[],"entries":[]}"#,
         r#"{"instance":"1","seq":1,"clients":[],"keys":[],"entries":[[0,0,[1,0,0],[null,null,0,null]]]}"#,

@@ -177,7 +177,9 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Session<IO> {
     /// The client gives up a request. Its tag is free again as soon as it hears so; a tag that is not pending must not
     /// be confirmed, since the client may have used it again.
     fn discarded(&mut self, which: Tag) {
-        let Some(place) = self.exchanges.remove(&which) else { return };
+        let Some(place) = self.exchanges.remove(&which) else {
+            return self.watched.crossed(which, &self.times);
+        };
         self.server.metrics.discarded();
         match place {
             Place::Inbox(_) => {}

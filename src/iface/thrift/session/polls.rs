@@ -49,7 +49,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Session<IO> {
             None => {
                 let most = self.server.settings.watches;
                 if self.rows.len() >= most {
-                    let swept = self.rows.drop_idle(self.times.now());
+                    let swept = self.rows.drop_idle(self.watched.look(&self.times));
                     self.watched.swept(swept, most);
                 }
                 if self.rows.len() >= most {
@@ -73,12 +73,14 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Session<IO> {
             match newest.known {
                 Known::Value(body) if at_once || stamp[..] != newest.version.to_be_bytes() => {
                     row.failed = false;
+                    self.rows.answered(key, question.exchange.tag);
                     self.answer(question, Reply::Body(Outcome::Value, body), self.times.since(came));
                     return self.rests(key);
                 }
                 Known::Value(_) => may_fail = false,
                 Known::Failed(reason) if question.method != Method::Dtab => {
                     row.failed = true;
+                    self.rows.answered(key, question.exchange.tag);
                     self.answer(question, failure(question.method, &reason, &name), self.times.since(came));
                     return self.rests(key);
                 }
@@ -106,6 +108,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Session<IO> {
 
     fn too_many(&mut self, question: Question, name: &NameRef, came: u32) {
         self.server.metrics.refused(Refused::Watches);
+        self.watched.refuses(&self.times);
         let most = self.server.settings.watches;
         let reason = format!("this connection has {most} watches already (limits.watchesPerConnection)");
         self.answer(question, failure(question.method, &reason, name), self.times.since(came));
@@ -215,6 +218,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Session<IO> {
                 continue; // given up
             }
             let (question, reply) = (waiter.question(owed.method), owed.reply(waiter.name));
+            self.rows.answered(owed.key, exchange.tag);
             self.answer(question, reply, self.times.since(came));
         }
     }

@@ -11,6 +11,7 @@ use super::times::TICK;
 use super::watched::{Claim, SILENT_AFTER};
 use crate::iface::thrift::topics::Seat;
 use crate::ledger::{Event, WatchKey};
+use crate::mux::Tag;
 use crate::store::{Key, Mailbox, Subscription};
 use crate::thrift::NameRef;
 
@@ -53,6 +54,22 @@ pub(super) struct Row {
     pub(super) claim: Claim,
     /// The last answer was a failure.
     pub(super) failed: bool,
+    /// The tag under which somebody was answered last: a discard may cross the answer.
+    answered: Option<Tag>,
+    /// The tick in which the ledger heard last that a loop came here from elsewhere.
+    pub(super) arrived: u32,
+}
+
+/// What a session knows when it looks for rows that are silent, in ticks.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Look<'s> {
+    pub(super) now: u32,
+    /// When anything was heard of the client.
+    pub(super) heard: u32,
+    /// When a poll was refused before its row was known, after which a router waits.
+    pub(super) refused: Option<u32>,
+    /// Tags that were given up when nothing was pending under them any more, and when.
+    pub(super) given_up: &'s HashMap<Tag, u32>,
 }
 
 /// What became of rows in which nobody waits, and which of the others are due.
@@ -91,6 +108,9 @@ pub(super) struct Waiter {
 }
 
 const GIVEN_UP: u32 = u32::MAX;
+
+/// A row that cannot be judged yet is looked at again after so many ticks.
+const LOOK_AGAIN: u32 = 10;
 
 // === impl Rows ===
 
@@ -139,6 +159,8 @@ impl Rows {
             used: 0,
             claim: Claim::None,
             failed: false,
+            answered: None,
+            arrived: 0,
         });
         Key(key)
     }
@@ -168,14 +190,16 @@ impl Rows {
     /// have to hear.
     pub(super) fn discard(&mut self, key: Key, serial: u32) -> Option<Event> {
         let row = self.rows.get_mut(key.0 as usize)?;
-        let waiter = row.find(serial)?;
+        let Some(waiter) = row.find(serial) else {
+            // Its answer was made already, and has not left.
+            return if row.has_waiting() { None } else { row.is_released() };
+        };
         self.names -= waiter.name_bytes();
         (waiter.due, waiter.name) = (GIVEN_UP, None);
         self.waiting -= 1;
         row.given_up += 1;
         if !row.has_waiting() {
-            let released =
-                (row.claim != Claim::None).then(|| Event::Released { key: row.seat.watch_key().clone(), silent: None });
+            let released = row.is_released();
             self.remove(key);
             return released;
         }
@@ -185,6 +209,18 @@ impl Rows {
             row.given_up = 0;
         }
         None
+    }
+
+    /// A poll of this row was given up before it was looked at.
+    pub(super) fn gives_up(&mut self, key: Key) -> Option<Event> {
+        self.get(key).filter(|row| !row.has_waiting()).and_then(Row::is_released)
+    }
+
+    /// Somebody was answered under this tag.
+    pub(super) fn answered(&mut self, key: Key, tag: Tag) {
+        if let Some(row) = self.get(key) {
+            row.answered = Some(tag);
+        }
     }
 
     /// The rows that the ledger knows.
@@ -207,9 +243,9 @@ impl Rows {
         waiting.map(|(key, _)| Key(key as u32)).collect()
     }
 
-    /// Drops the rows for which nobody has asked for `keep` seconds, and finds those with polls that are due.
-    pub(super) fn sweep(&mut self, now: u32, keep: u32) -> Swept {
-        let (mut swept, mut gone, mut next) = (Swept::default(), Vec::new(), u32::MAX);
+    /// Drops the rows for which nobody has asked for `keep` ticks, and finds those with polls that are due.
+    pub(super) fn sweep(&mut self, look: Look<'_>, keep: u32) -> Swept {
+        let (mut swept, mut gone, mut next, now) = (Swept::default(), Vec::new(), u32::MAX, look.now);
         for (key, row) in &mut self.rows {
             let key = Key(key as u32);
             match row.waiting.iter().map(|waiter| waiter.due).min() {
@@ -218,30 +254,32 @@ impl Rows {
                 None if row.used + keep <= now => gone.push(key),
                 None => {
                     if row.claim == Claim::Live && row.used + SILENT_AFTER <= now {
-                        swept.events.extend(row.falls_silent(now));
+                        swept.events.extend(row.falls_silent(look));
                     }
-                    next = next.min(row.used + row.patience(keep));
+                    next = next.min((row.used + row.patience(keep)).max(now + LOOK_AGAIN));
                 }
             }
         }
         self.due = next;
         for key in gone {
-            self.forget(key, now, &mut swept);
+            self.forget(key, look, &mut swept);
         }
         swept
     }
 
     /// Removes a row in which nobody waits.
-    fn forget(&mut self, key: Key, now: u32, swept: &mut Swept) {
+    fn forget(&mut self, key: Key, look: Look<'_>, swept: &mut Swept) {
         if let Some(row) = self.get(key).filter(|row| row.claim != Claim::None) {
-            swept.events.extend(row.falls_silent(now));
-            swept.forgotten.push((row.seat.watch_key().clone(), Answered { at: row.used, failed: row.failed }));
+            swept.events.extend(row.falls_silent(Look { heard: u32::MAX, ..look }));
+            if row.claim == Claim::Silent {
+                swept.forgotten.push((row.seat.watch_key().clone(), Answered { at: row.used, failed: row.failed }));
+            }
         }
         self.remove(key);
     }
 
     /// Makes room for a row by dropping those in which nobody waits.
-    pub(super) fn drop_idle(&mut self, now: u32) -> Swept {
+    pub(super) fn drop_idle(&mut self, look: Look<'_>) -> Swept {
         let mut swept = Swept::default();
         if self.all_in_use {
             return swept; // who asks for too much asks often, and there may be many rows
@@ -250,7 +288,7 @@ impl Rows {
             self.rows.iter().filter(|(_, row)| !row.has_waiting()).map(|(key, _)| Key(key as u32)).collect();
         self.all_in_use = idle.is_empty();
         for key in idle {
-            self.forget(key, now, &mut swept);
+            self.forget(key, look, &mut swept);
         }
         swept
     }
@@ -282,13 +320,30 @@ impl Row {
         if self.claim == Claim::Live { keep.min(SILENT_AFTER) } else { keep }
     }
 
-    /// It is not asked for any more, which the ledger has to hear once.
-    fn falls_silent(&mut self, now: u32) -> Option<Event> {
-        if std::mem::replace(&mut self.claim, Claim::Silent) == Claim::Silent {
+    /// It is not asked for any more, which the ledger has to hear once; or it was given up.
+    fn falls_silent(&mut self, look: Look<'_>) -> Option<Event> {
+        let is_given_up = |tag: Tag| look.given_up.get(&tag).is_some_and(|at| *at >= self.used);
+        if self.claim == Claim::Live && self.answered.is_some_and(is_given_up) {
+            return self.is_released();
+        }
+        // Of which nothing was heard since may never have had the answer: its session is dead, which shows soon.
+        if self.claim == Claim::Silent || look.heard <= self.used {
             return None;
         }
-        let ago = TICK * now.saturating_sub(self.used);
+        self.claim = Claim::Silent;
+        self.failed |= look.refused.is_some_and(|at| at >= self.used);
+        let ago = TICK * look.now.saturating_sub(self.used);
         Some(Event::Silent { key: self.seat.watch_key().clone(), ago, failed: self.failed })
+    }
+
+    /// Its client does not want it any more, which the ledger has to hear.
+    fn is_released(&mut self) -> Option<Event> {
+        let silent = match std::mem::take(&mut self.claim) {
+            Claim::None => return None,
+            Claim::Live => None,
+            Claim::Silent => Some(self.failed),
+        };
+        Some(Event::Released { key: self.seat.watch_key().clone(), silent })
     }
 
     /// Has somebody waited here for long enough?

@@ -113,6 +113,11 @@ impl Times {
         self.pinged = false;
     }
 
+    /// When that was, in ticks of the session's life.
+    pub(super) fn heard_at(&self) -> u32 {
+        ticks(self.heard.saturating_duration_since(self.began))
+    }
+
     /// How long ago that was.
     pub(super) fn unheard(&self) -> Duration {
         self.now.saturating_duration_since(self.heard)
@@ -236,7 +241,8 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Session<IO> {
         }
         let tick = self.times.now();
         if self.aged.is_empty() && self.rows.due() <= tick {
-            let swept = self.rows.sweep(tick, 2 * ticks(self.server.settings.max_poll_age));
+            let look = self.watched.look(&self.times);
+            let swept = self.rows.sweep(look, 2 * ticks(self.server.settings.max_poll_age));
             self.aged = self.watched.swept(swept, self.server.settings.watches);
         }
         Ok(())

@@ -8,15 +8,29 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use super::rows::{Answered, Swept};
-use super::{End, Session, times};
+use super::answer::Exchange;
+use super::ask::{Next, prepare};
+use super::polls::PollAsk;
+use super::rows::{Answered, Look, Swept};
+use super::times::{self, Times};
+use super::work::HEAVY_FROM;
+use super::{End, Session};
 use crate::ledger::{Event, WatchKey};
+use crate::mux::Tag;
 use crate::store::{Key, Version};
 
 /// A row that was answered, and not asked for so many ticks, is silent.
 pub(super) const SILENT_AFTER: u32 = 100;
 /// The ledger hears at least that often, in ticks, that its client asks.
-const POLLED_EVERY: u32 = 36_000;
+const POLLED_EVERY: u32 = 600;
+/// A loop that was answered here asks again within so many ticks, if it was nowhere else meanwhile.
+const AT_ONCE: u32 = 10;
+/// That loops come here from elsewhere is told once in so many ticks for each key.
+const ARRIVED_EVERY: u32 = 20;
+/// A stamp of a server that nobody knows is told once in so many ticks.
+const STRANGER_EVERY: u32 = 3_000;
+/// So many discards that crossed their answers are remembered, until the rows were looked at.
+const MOST_CROSSED: usize = 1_024;
 
 /// What the ledger knows of a row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,12 +54,42 @@ pub(super) struct Watched {
     /// When the ledger heard last that the client asks.
     polled: u32,
     opened: bool,
-    has_told_of_strangers: bool,
+    /// When it heard last of a stamp that this process did not give.
+    stranger: Option<u32>,
+    /// When a poll was refused before its row was known.
+    refused: Option<u32>,
+    /// Tags that were given up when nothing was pending under them, and when.
+    crossed: HashMap<Tag, u32>,
 }
 
 // === impl Watched ===
 
 impl Watched {
+    /// What is to be known when rows are judged.
+    pub(super) fn look(&self, times: &Times) -> Look<'_> {
+        Look { now: times.now(), heard: times.heard_at(), refused: self.refused, given_up: &self.crossed }
+    }
+
+    /// Something was refused for which there may be a row.
+    pub(super) fn refuses(&mut self, times: &Times) {
+        self.refused = Some(times.now());
+    }
+
+    /// A tag was given up under which nothing is pending: what was pending has just been answered. The row is found when
+    /// rows are looked at, since that may be many.
+    pub(super) fn crossed(&mut self, which: Tag, times: &Times) {
+        if !self.opened {
+            return;
+        }
+        let now = times.now();
+        if self.crossed.len() >= MOST_CROSSED {
+            self.crossed.retain(|_, at| *at + 2 * SILENT_AFTER > now);
+        }
+        if self.crossed.len() < MOST_CROSSED {
+            self.crossed.insert(which, now);
+        }
+    }
+
     /// Takes what became of rows in which nobody waits. Of those that have gone it keeps no more than `most`: who asks for
     /// ever new names is no router, and the ledger is to forget what that left behind.
     pub(super) fn swept(&mut self, swept: Swept, most: usize) -> Vec<Key> {
@@ -84,26 +128,42 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Session<IO> {
             self.watched.polled = now;
             events.push(Event::Polled);
         }
-        // A loop that was answered here, and nowhere else since, has the stamp that it got here.
-        let comes_back = row.has_waiting() || *stamp == row.seen.to_be_bytes();
+        // A loop that was answered here, and nowhere else since, has the stamp that it got here, and comes at once. (After
+        // a failure it keeps its stamp, wherever that was.)
+        let is_prompt = now.saturating_sub(row.used) <= AT_ONCE;
+        let comes_back = row.has_waiting() || is_prompt && *stamp == row.seen.to_be_bytes();
         match row.claim {
-            Claim::Live if comes_back => {}
-            Claim::Live => events.push(Event::Arrived(row.seat.watch_key().clone())),
+            Claim::Live if comes_back || now.saturating_sub(row.arrived) < ARRIVED_EVERY => {}
+            Claim::Live => {
+                row.arrived = now;
+                events.push(Event::Arrived(row.seat.watch_key().clone()));
+            }
             Claim::Silent => {
-                let key = row.seat.watch_key().clone();
-                row.claim = Claim::Live;
-                events.push(Event::Resumed { key: key.clone(), failed: row.failed });
-                if !comes_back {
-                    events.push(Event::Arrived(key));
-                }
+                (row.claim, row.arrived) = (Claim::Live, now);
+                events.push(Event::Resumed { key: row.seat.watch_key().clone(), failed: row.failed });
             }
             // Whoever has a stamp has asked before.
             Claim::None if !stamp.is_empty() => self.claims(key),
             Claim::None => {}
         }
-        if !comes_back && !self.watched.has_told_of_strangers && Version::is_foreign(stamp) {
-            self.watched.has_told_of_strangers = true;
-            self.watched.events.push(Event::Stranger);
+        let watched = &mut self.watched;
+        let is_told = watched.stranger.is_some_and(|at| now.saturating_sub(at) < STRANGER_EVERY);
+        if !comes_back && !is_told && Version::is_foreign(stamp) {
+            watched.stranger = Some(now);
+            let number = stamp.try_into().map_or(0, u64::from_be_bytes);
+            watched.events.push(Event::Stranger(number));
+        }
+    }
+
+    /// A request was given up before it was looked at. If it was a poll, its watch has been given up.
+    pub(super) fn was_given_up(&mut self, exchange: Exchange, message: &[u8]) {
+        if !self.watched.opened || self.rows.len() == 0 || message.len() >= HEAVY_FROM {
+            return;
+        }
+        if let Next::Poll(PollAsk { seat, .. }) = prepare(&self.server, self.client, exchange, message)
+            && let Some(key) = self.rows.find(&seat)
+        {
+            self.watched.events.extend(self.rows.gives_up(key));
         }
     }
 
@@ -111,7 +171,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Session<IO> {
     pub(super) fn claims(&mut self, key: Key) {
         let Some(row) = self.rows.get(key).filter(|row| row.claim == Claim::None) else { return };
         if self.watched.opened {
-            row.claim = Claim::Live;
+            (row.claim, row.arrived) = (Claim::Live, self.times.now());
             let key = row.seat.watch_key().clone();
             self.watched.events.push(match self.watched.forgotten.remove(&key) {
                 Some(Answered { failed, .. }) => Event::Resumed { key, failed },

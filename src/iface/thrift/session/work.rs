@@ -20,7 +20,7 @@ use crate::thrift::{self, EMPTY_STRUCT, UPGRADE, kind};
 /// before it lets others run: when hundreds of routers come at once, a ping waits for a slice of each.
 pub(super) const SLICE: Duration = Duration::from_micros(200);
 /// A request larger than this is not read on the runtime's own threads.
-const HEAVY_FROM: usize = 64 << 10;
+pub(super) const HEAVY_FROM: usize = 64 << 10;
 
 /// Something that takes its time.
 pub(super) type Task = Pin<Box<dyn Future<Output = Finished> + Send>>;
@@ -65,7 +65,8 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Session<IO> {
         if exchange.form == Form::Plain {
             self.exchanges.insert(exchange.tag, Place::Inbox(serial));
         } else if self.exchanges.get(&exchange.tag) != Some(&Place::Inbox(serial)) {
-            return Ok(()); // given up
+            self.was_given_up(exchange, &message);
+            return Ok(());
         }
         let came = self.times.millis();
         let message = self.without_header(message)?;
@@ -132,7 +133,10 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Session<IO> {
             Next::Poll(ask) => self.poll(ask, came),
             Next::Explain(explain) => self.explain(*explain, came),
             Next::Hold(question) => self.hold(question, came),
-            Next::Reply(question, reply) => self.answer(question, reply, self.times.since(came)),
+            Next::Reply(question, reply) => {
+                self.watched.refuses(&self.times); // if it was a poll, its router waits before it asks again
+                self.answer(question, reply, self.times.since(came));
+            }
             Next::Exception { name, seqid, kind, text } => {
                 if matches!(self.dialect, Dialect::Plain { begun: false, .. }) && name == UPGRADE {
                     self.upgrade(exchange);

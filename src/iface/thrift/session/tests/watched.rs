@@ -27,6 +27,15 @@ impl Peer {
         self.answer(tag).await.stamp()
     }
 
+    /// Goes on with its poll of `/svc/web` for so many seconds.
+    async fn stays(&mut self, world: &World, seconds: u64) {
+        let end = tokio::time::Instant::now() + Duration::from_secs(seconds);
+        while let Ok(heard) = tokio::time::timeout_at(end, self.answer(TWO)).await {
+            self.dispatch(TWO, bind(&heard.stamp(), "/svc/web")).await;
+        }
+        assert_eq!(world.watches().stopped, 0);
+    }
+
     /// Closes, as the end of a process does.
     async fn leaves(&mut self) {
         self.io.shutdown().await.expect("open");
@@ -152,7 +161,7 @@ async fn one_of_two_routers_behind_an_address_is_missed_however_busy_the_other_o
     for n in 0..40 {
         let stamp = one.answer(TWO).await.stamp();
         one.dispatch(TWO, bind(&stamp, "/svc/web")).await;
-        one.hears_nothing_for(SECOND).await;
+        tokio::join!(one.hears_nothing_for(SECOND), other.hears_nothing_for(SECOND));
         match n % 2 {
             0 => world.fixture.serve("/web", &[]),
             _ => world.fixture.remove("/web"),
@@ -172,7 +181,7 @@ async fn a_router_that_was_told_a_failure_may_wait_as_long_as_routers_do() {
     router.hears_nothing_for(SECOND).await;
     router.dispatch(THREE, bind_in("loop", "", b"12345678", "/a")).await;
     assert!(router.answer(THREE).await.is_failure());
-    tokio::time::sleep(31 * SECOND).await;
+    router.hears_nothing_for(32 * SECOND).await;
     assert_eq!(world.watches(), Counts { live: 1, late: 1, ..Counts::default() });
 }
 
@@ -201,6 +210,122 @@ async fn a_drain_leaves_what_was_watched_to_be_missed_whoever_closes() {
     router.leaves().await;
     tokio::time::sleep(31 * SECOND).await;
     assert_eq!(world.watches(), Counts { late: 1, ..Counts::default() });
+}
+
+fn discards(which: Tag) -> Message {
+    Message::Tdiscarded { tag: Tag::MARKER, which, reason: Bytes::new() }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_whose_discard_crosses_the_answer_is_not_missed() {
+    let world = World::new();
+    let (mut router, _) = watching(&world).await;
+    world.fixture.remove("/web");
+    router.answer(TWO).await;
+    router.say(&discards(TWO)).await;
+    router.hears_nothing_for(100 * SECOND).await;
+    world.live(0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_is_given_up_before_its_poll_is_looked_at_is_not_missed() {
+    let world = World::new();
+    let (mut router, _) = watching(&world).await;
+    world.fixture.remove("/web");
+    let stamp = router.answer(TWO).await.stamp();
+    router.dispatch(THREE, bind(&stamp, "/svc/web")).await;
+    router.say(&discards(THREE)).await; // both are read at once
+    assert_eq!(router.hears().await, Message::Rdiscarded(THREE));
+    router.hears_nothing_for(100 * SECOND).await;
+    world.live(0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_is_given_up_while_its_answer_waits_to_be_written_is_not_missed() {
+    let world = World::new();
+    let (mut router, _) = watching(&world).await;
+    // So much is to be written that nothing more is answered.
+    for n in 0..2_000 {
+        world.fixture.serve(&format!("/other{n}"), &[]);
+        router.dispatch(Tag::new(100 + n), bind(b"", &format!("/svc/other{n}"))).await;
+    }
+    world.fixture.remove("/web");
+    router.say(&discards(TWO)).await;
+    let mut last = None;
+    while let Ok(Some(heard)) = tokio::time::timeout(SECOND, router.hears_or_ends()).await {
+        last = Some(heard);
+    }
+    assert!(last.is_some());
+    router.hears_nothing_for(100 * SECOND).await;
+    world.live(0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_router_whose_next_poll_was_refused_may_wait_as_long_as_routers_do() {
+    let limits = OwnLimits { requests_per_second_per_client: Some(2), ..OwnLimits::default() };
+    let world = World::with(&limits, ThriftConfig::default(), |_| ());
+    let (mut router, _) = watching(&world).await;
+    world.fixture.remove("/web");
+    let stamp = router.answer(TWO).await.stamp();
+    // Others at its address ask too much.
+    while !{
+        router.dispatch(THREE, dtab(b"", "default")).await;
+        router.answer(THREE).await.is_failure()
+    } {}
+    router.dispatch(TWO, bind(&stamp, "/svc/web")).await;
+    assert!(router.answer(TWO).await.is_failure());
+    router.hears_nothing_for(100 * SECOND).await;
+    assert_eq!(world.watches(), Counts { late: 1, ..Counts::default() });
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_said_of_a_client_that_may_never_have_had_its_answer() {
+    let world = World::new();
+    let (mut router, _) = watching(&world).await;
+    router.answers_pings = false; // it has vanished
+    world.fixture.remove("/web");
+    router.answer(TWO).await;
+    for _ in 0..80 {
+        assert_eq!(world.watches().stopped, 0);
+        let _ = tokio::time::timeout(SECOND, router.hears_or_ends()).await;
+    }
+    tokio::time::sleep(60 * SECOND).await;
+    assert_eq!(world.watches(), Counts { late: 1, ..Counts::default() }, "its session is dead by now");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_loop_that_comes_back_late_may_have_been_elsewhere_whatever_its_stamp() {
+    let world = World::new();
+    let (mut router, _) = watching(&world).await;
+    let arrived = || {
+        let told = serde_json::to_value(world.core.ledger.changes(0, None)).expect("told");
+        told["entries"][0][3][2].as_u64().expect("it has arrived")
+    };
+    router.hears_nothing_for(30 * SECOND).await;
+    assert!(arrived() > 29_000);
+    world.fixture.remove("/web");
+    let stamp = router.answer(TWO).await.stamp();
+    router.hears_nothing_for(3 * SECOND).await; // it was told a failure elsewhere, and has kept its stamp
+    router.dispatch(TWO, bind(&stamp, "/svc/web")).await;
+    router.hears_nothing_for(SECOND).await;
+    assert!(arrived() < 2_000);
+}
+
+#[tokio::test(start_paused = true)]
+async fn stamps_of_unknown_servers_are_told_as_long_as_they_come() {
+    let world = World::new();
+    let (mut router, _) = watching(&world).await;
+    // Later than the last stamps of the process before this one.
+    router.stays(&world, 700).await;
+    for _ in 0..20 {
+        router.answer(TWO).await;
+        let stamp = router.asks(TWO, "/svc/web", b"\x7fstrange").await;
+        router.dispatch(TWO, bind(&stamp, "/svc/web")).await;
+        router.stays(&world, 310).await;
+        assert!(world.core.ledger.report(0).unlisted_servers);
+    }
+    router.stays(&world, 3_700).await;
+    assert!(!world.core.ledger.report(0).unlisted_servers);
 }
 
 #[tokio::test(start_paused = true)]
