@@ -9,6 +9,7 @@
 //! | `/admin/metrics.json` | namerd's metrics; `tree`, `pretty`, `q` |
 //! | paths of telemeters | namerd's metrics as Prometheus or InfluxDB text |
 //! | `/admin/shutdown` | POST: drains and ends the process; `grace` |
+//! | `/admin/drain` | POST: drains, and the process stays |
 //! | `/admin`, `/admin/index.txt` | the paths there are |
 //! | `/admin/server_info` | name, version, start |
 //! | `/config.json` | the configuration, secrets masked |
@@ -102,7 +103,7 @@ pub async fn serve(listener: Listener, state: AdminState, drain: Drain) {
     server.read_timeout = Some(state.socket_options.read_timeout.unwrap_or(IDLE));
     server.write_timeout = state.socket_options.write_timeout;
     let (server, routes) = (Arc::new(server), Arc::new(Routes::new(state, drain.clone())));
-    accept(listener, connections, drain.reached(Phase::Done), move |conn, peer| {
+    accept(listener, connections, drain.accepts_until(Phase::Done), move |conn, peer| {
         http1::serve(conn, peer, routes.clone(), server.clone())
     })
     .await;

@@ -6,13 +6,14 @@ use std::collections::BTreeSet;
 use super::{AdminState, grace, watches};
 use crate::http1::{Params, Request, Response, Service};
 use crate::iface::http::delegate::{self, Uses};
-use crate::runtime::{Drain, ReadyState, heavy};
+use crate::runtime::{Drain, ReadyState, Request as Wanted, heavy};
 use crate::telemetry::{JsonQuery, OWN_CONTENT_TYPE, PrometheusConfig, TelemeterConfig};
 use crate::text::calendar;
 
 /// The paths that are always there.
 const PATHS: &[&str] = &[
     "/admin",
+    "/admin/drain",
     "/admin/index.txt",
     "/admin/ledger",
     "/admin/metrics.json",
@@ -80,6 +81,7 @@ impl Routes {
             METRICS => self.own_metrics(),
             "/admin/metrics.json" => self.metrics_json(&Params::of(request)),
             "/admin/shutdown" => self.shutdown(request),
+            "/admin/drain" => self.drain(request),
             "/admin/watches" => watches::page(&self.state.ledger, request, watches::wants_html(request)),
             "/admin/watches.json" => watches::page(&self.state.ledger, request, false),
             "/admin/ledger" => watches::changes(&self.state.ledger, &self.state.ledger_access, request),
@@ -144,11 +146,7 @@ impl Routes {
     }
 
     fn shutdown(&self, request: &Request) -> Response {
-        if request.method() != "POST" {
-            let refusal = Response::with_body(405, "").header("Allow", "POST");
-            return refusal.header("Content-Type", TEXT_UTF8).last_header("Content-Language", "en");
-        }
-        if let Some(refusal) = refuse_other_sites(request) {
+        if let Some(refusal) = refuse_control(request) {
             return refusal;
         }
         let params = Params::of(request);
@@ -161,10 +159,21 @@ impl Routes {
                 }
             },
         };
-        if !self.drain.request("POST /admin/shutdown", grace) {
+        if !self.drain.request(Wanted { grace, ..Wanted::end("POST /admin/shutdown") }) {
             tracing::info!(client = %request.client.0, "POST /admin/shutdown ignored: the drain is on its way");
         }
         twitter(200, "quitting\n").closing()
+    }
+
+    /// Moves clients away. The process stays: an operator looks at it, or takes it out of service for a while.
+    fn drain(&self, request: &Request) -> Response {
+        if let Some(refusal) = refuse_control(request) {
+            return refusal;
+        }
+        if !self.drain.request(Wanted::stay("POST /admin/drain")) {
+            tracing::info!(client = %request.client.0, "POST /admin/drain ignored: the drain is on its way");
+        }
+        twitter(200, "draining\n")
     }
 
     fn index(&self) -> String {
@@ -222,6 +231,15 @@ impl Routes {
         }
         Response::with_body(200, "")
     }
+}
+
+/// Refuses what must not change the process: anything but a POST, and a POST of others.
+fn refuse_control(request: &Request) -> Option<Response> {
+    if request.method() != "POST" {
+        let refusal = Response::with_body(405, "").header("Allow", "POST");
+        return Some(refusal.header("Content-Type", TEXT_UTF8).last_header("Content-Language", "en"));
+    }
+    refuse_other_sites(request)
 }
 
 /// Refuses what a page of another site makes a browser send: whoever can open a page must not stop the process.

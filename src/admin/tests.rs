@@ -15,8 +15,8 @@ use super::*;
 use crate::app::{Config, Parts};
 use crate::config::{Secret, read_text};
 use crate::ledger::{Asks, Event, Rules, WatchKey};
-use crate::runtime::Endpoint;
 use crate::runtime::logs::Level;
+use crate::runtime::{Endpoint, Request as Wanted};
 use crate::telemetry::{Legacy, MetricsSetup, PrometheusConfig};
 
 /// A namer that is not asked unless a request wants namers.
@@ -228,12 +228,26 @@ async fn shutdown_is_asked_for_with_post_only() {
     assert_eq!(answer.head, head);
     assert_eq!(admin.ask("PUT /admin/shutdown", "").await.status(), 405);
     assert!(admin.ask("HEAD /admin/shutdown", "").await.head.starts_with("HTTP/1.1 405 "));
-    assert!(!admin.drain.is_requested());
+    assert_eq!(admin.drain.way(), None);
     let answer = admin.ask("POST /admin/shutdown?grace=4.seconds", "").await;
     let head = "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Type: text/plain;charset=UTF-8\r\nContent-Length: 9\r\nContent-Language: en\r\n\r\n";
     assert_eq!((&*answer.head, answer.text()), (head, "quitting\n"));
-    assert_eq!(admin.drain.requested().await, ("POST /admin/shutdown".into(), Some(Duration::from_secs(4))));
+    let request = Wanted { grace: Some(Duration::from_secs(4)), ..Wanted::end("POST /admin/shutdown") };
+    assert_eq!(admin.drain.requested().await, request);
     assert_eq!(admin.ask("POST /admin/shutdown", "").await.brief(), (200, "quitting\n"));
+}
+
+#[tokio::test]
+async fn a_drain_after_which_the_process_stays_can_still_become_its_end() {
+    let admin = Running::start();
+    assert_eq!(admin.get("/admin/drain").await.status(), 405);
+    assert_eq!(admin.drain.way(), None);
+    for _ in 0..2 {
+        assert_eq!(admin.ask("POST /admin/drain", "").await.brief(), (200, "draining\n"));
+        assert_eq!(admin.drain.requested().await, Wanted::stay("POST /admin/drain"));
+    }
+    assert_eq!(admin.ask("POST /admin/shutdown", "").await.brief(), (200, "quitting\n"));
+    assert_eq!(admin.drain.told_to_end().await, Wanted::end("POST /admin/shutdown"));
 }
 
 #[tokio::test]
@@ -241,7 +255,7 @@ async fn a_grace_that_is_no_duration_stops_nothing() {
     let admin = Running::start();
     let answer = admin.ask("POST /admin/shutdown?grace=abc", "").await;
     assert_eq!(answer.brief(), (400, "could not parse 'grace' parameter: abc is not a valid duration"));
-    assert!(!admin.drain.is_requested());
+    assert_eq!(admin.drain.way(), None);
 }
 
 #[tokio::test]
@@ -250,10 +264,11 @@ async fn a_page_of_another_site_can_neither_stop_the_process_nor_silence_its_log
     for origin in ["http://evil.example", "null", "http://x:8080", "x"] {
         let answer = admin.ask("POST /admin/shutdown", &format!("Origin: {origin}\r\n")).await;
         assert_eq!(answer.status(), 403, "{origin}");
+        assert_eq!(admin.ask("POST /admin/drain", &format!("Origin: {origin}\r\n")).await.status(), 403, "{origin}");
         let answer = admin.ask("POST /logging.json?logger=root&level=OFF", &format!("Origin: {origin}\r\n")).await;
         assert_eq!(answer.status(), 403, "{origin}");
     }
-    assert!(!admin.drain.is_requested());
+    assert_eq!(admin.drain.way(), None);
     assert_eq!(admin.ask("POST /admin/shutdown", "Origin: http://x\r\n").await.status(), 200);
 }
 
@@ -386,6 +401,7 @@ async fn state_pages_are_found_by_path_and_listed() {
     let index = admin.get("/admin").await;
     let paths = [
         "/admin",
+        "/admin/drain",
         "/admin/index.txt",
         "/admin/ledger",
         "/admin/metrics.json",
@@ -464,7 +480,7 @@ async fn refused_paths_are_an_empty_404_however_they_are_spelled() {
     for request in ["POST /admin/shutdown", "POST //admin/shutdown", "GET /config.json?x", "GET //config.json"] {
         assert_eq!(admin.ask(request, "").await.head, empty, "{request}");
     }
-    assert!(!admin.drain.is_requested());
+    assert_eq!(admin.drain.way(), None);
     assert_eq!(admin.get("/admin/ping").await.text(), "pong");
 }
 

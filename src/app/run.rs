@@ -96,7 +96,12 @@ async fn serve(config: Config, logs: LogControl, process: Process) -> Result<boo
         metrics: IfaceMetrics::register(&mut metrics.own),
     };
     let silence = if own.drain.ping_silence { PING_SILENCE } else { Duration::ZERO };
-    let plan = Plan { lame_duck: own.drain.lame_duck, spread: own.drain.spread + silence, grace: admin.shutdown_grace };
+    let plan = Plan {
+        lame_duck: own.drain.lame_duck,
+        spread: own.drain.spread + silence,
+        silence: PING_SILENCE - silence,
+        grace: admin.shutdown_grace,
+    };
     plan.announce();
 
     let mut pages = Pages::default().with_namers(parts.local.namers()).with_storage(&parts.storage);

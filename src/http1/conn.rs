@@ -172,7 +172,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Connection<IO> {
         };
         self.traffic.requests += 1;
         if head.is_plain_get()
-            && self.server.drain.phase() < self.server.until
+            && !self.server.drain.ends_connections(self.server.until)
             && let Some(answer) = service.prepared(&head, client)
         {
             self.output.share(answer);
@@ -235,7 +235,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Connection<IO> {
     async fn respond(&mut self, response: Response, alive: bool, head: bool, accepted: Coding) -> Result<(), End> {
         let coding = if head { Coding::Identity } else { response.coding(accepted) };
         let no_length = head && !matches!(&response.body, Body::Full(body) if !body.is_empty());
-        let over = self.server.drain.phase() >= self.server.until;
+        let over = self.server.drain.ends_connections(self.server.until);
         let close = !alive || no_length || over || response.closes();
         let framed = Framed { head, close, coding };
         let mut text = Vec::with_capacity(160);

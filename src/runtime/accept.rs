@@ -81,10 +81,21 @@ impl Connections {
         }
     }
 
-    fn admit(self: &Arc<Self>) -> Option<Counted> {
+    /// None at the limit: the caller closes the connection at once.
+    fn admit_or_tell(self: &Arc<Self>, peer: SocketAddr) -> Option<Counted> {
         let admitted =
             self.open.fetch_update(Ordering::AcqRel, Ordering::Acquire, |open| (open < self.limit).then_some(open + 1));
-        admitted.is_ok().then(|| Counted(self.clone()))
+        if admitted.is_ok() {
+            return Some(Counted(self.clone()));
+        }
+        self.over_limit.fetch_add(1, Ordering::Relaxed);
+        if let Some(left_out) = self.log.due() {
+            tracing::warn!(
+                %peer, left_out, limit = self.limit,
+                "connection closed at once: all in use; raise limits.connections if the clients are ours"
+            );
+        }
+        None
     }
 }
 
@@ -106,41 +117,39 @@ where
     let mut spare = Spare::new();
     let ending = CancellationToken::new();
     let mut stop = std::pin::pin!(stop);
+    let begin = |tasks: &mut JoinSet<()>, stream: TcpStream, peer: SocketAddr| {
+        // A socket for both families shows clients of IPv4 in another form, and a client must be known by one address.
+        let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
+        let Some(counted) = connections.admit_or_tell(peer) else { return };
+        if let Err(error) = prepare(&stream, &listener.options) {
+            tracing::debug!(%peer, %error, "socket options were not set");
+        }
+        let (serve, tls, ending) = (serve.clone(), listener.tls.clone(), ending.clone());
+        tasks.spawn(async move {
+            let _counted = counted;
+            let Some(tls) = tls else { return serve(Conn::Plain(stream), peer).await };
+            // Each in a box of its own: whoever hangs in the handshake does not take up a session's memory, and a
+            // session of days not that of the handshake.
+            if let Some(conn) = Box::pin(tls.handshake(stream, peer, &ending)).await {
+                Box::pin(serve(conn, peer)).await;
+            }
+        });
+    };
     loop {
         tokio::select! {
             biased;
             () = &mut stop => break,
             Some(_) = tasks.join_next() => {} // a panic has been logged by the hook
             accepted = listener.socket.accept() => match accepted {
-                Ok((stream, peer)) => match connections.admit() {
-                    Some(counted) => {
-                        if let Err(error) = prepare(&stream, &listener.options) {
-                            tracing::debug!(%peer, %error, "socket options were not set");
-                        }
-                        let (serve, tls, ending) = (serve.clone(), listener.tls.clone(), ending.clone());
-                        tasks.spawn(async move {
-                            let _counted = counted;
-                            let Some(tls) = tls else { return serve(Conn::Plain(stream), peer).await };
-                            // Each in a box of its own: whoever hangs in the handshake does not take up a session's
-                            // memory, and a session of days not that of the handshake.
-                            if let Some(conn) = Box::pin(tls.handshake(stream, peer, &ending)).await {
-                                Box::pin(serve(conn, peer)).await;
-                            }
-                        });
-                    }
-                    None => {
-                        drop(stream);
-                        connections.over_limit.fetch_add(1, Ordering::Relaxed);
-                        if let Some(left_out) = connections.log.due() {
-                            tracing::warn!(
-                                %peer, left_out, limit = connections.limit,
-                                "connection closed at once: all in use; raise limits.connections if the clients are ours"
-                            );
-                        }
-                    }
-                },
+                Ok((stream, peer)) => begin(&mut tasks, stream, peer),
                 Err(error) => refused(&listener, &connections, &mut spare, &error).await,
             }
+        }
+    }
+    if !listener.lives_on {
+        // Whoever has connected is in the queue, and would be reset with the socket.
+        while let Some((stream, peer)) = listener.next_in_queue() {
+            begin(&mut tasks, stream, peer);
         }
     }
     drop(listener);
@@ -260,6 +269,46 @@ mod tests {
         let write_timeout = Some(Duration::from_secs(600));
         let (.., limit) = timeouts(SocketOptions { write_timeout, ..SocketOptions::default() }).await;
         assert!(limit >= Duration::from_secs(600), "{limit:?}");
+    }
+
+    #[tokio::test]
+    async fn whoever_waits_in_the_queue_at_the_stop_is_served_and_not_reset() {
+        let listener = listener();
+        let address = listener.address();
+        let mut waiting = Vec::new();
+        for _ in 0..50 {
+            waiting.push(TcpStream::connect(address).await.expect("the queue has room"));
+        }
+        // Nothing was accepted before.
+        let server = tokio::spawn(accept(listener, Connections::new(100), std::future::ready(()), echo));
+        for mut stream in waiting {
+            stream.write_all(b"a").await.expect("write");
+            assert_eq!(within(stream.read_u8()).await.expect("echo"), b'a');
+        }
+        within(server).await.expect("ends with its last connection");
+        assert!(TcpStream::connect(address).await.is_err(), "closed");
+    }
+
+    #[tokio::test]
+    async fn a_client_of_ipv4_has_one_address_whatever_the_socket() {
+        let endpoint = Endpoint {
+            what: "echo".to_owned(),
+            key: "test".to_owned(),
+            address: "[::]:0".parse().expect("an address"),
+            options: SocketOptions::default(),
+            tls: None,
+        };
+        let Ok(listener) = Listener::bind(endpoint) else { return }; // a machine without IPv6
+        let address = listener.address();
+        let (tell, told) = std::sync::mpsc::channel();
+        let server = tokio::spawn(accept(listener, Connections::new(9), std::future::pending(), move |_, peer| {
+            tell.send(peer.ip()).expect("the test waits");
+            std::future::ready(())
+        }));
+        let client = TcpStream::connect(("127.0.0.1", address.port())).await.expect("both families");
+        let ip = within(tokio::task::spawn_blocking(move || told.recv())).await.expect("no panic").expect("told");
+        assert_eq!(ip, client.local_addr().expect("connected").ip());
+        server.abort();
     }
 
     #[tokio::test]

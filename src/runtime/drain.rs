@@ -17,6 +17,11 @@ pub enum Phase {
     Leave,
     /// Open HTTP streams end with their final chunk. This comes late, because their clients ask again at once.
     EndStreams,
+    /// Only in a drain that is not to end the process ([`Way::Stay`]): all who could be told are gone, and whoever comes
+    /// all the same is served as ever, since it may have nowhere else to go.
+    Away,
+    /// Those are told to go, and answered, too.
+    LeaveAgain,
     /// Listeners close, connections end after the request in hand.
     Close,
     /// The admin server goes too.
@@ -38,10 +43,27 @@ struct Shared {
     released: Notify,
 }
 
-#[derive(Clone, Debug)]
-struct Request {
-    by: Arc<str>,
-    grace: Option<Duration>,
+/// Who asked for the drain, and how.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// A signal, a path of the admin server, another process.
+    pub by: Arc<str>,
+    /// Overrides the configured time that clients get.
+    pub grace: Option<Duration>,
+    /// What comes of it.
+    pub way: Way,
+}
+
+/// What a drain is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Way {
+    /// Clients are moved away, and the process stays until it is told to end.
+    Stay,
+    /// The process ends.
+    End,
+    /// The process ends, and another one has its listening sockets already: nothing is accepted any more, and clients
+    /// find their way by connecting anew to the same address.
+    HandOver,
 }
 
 /// A session or stream that goes on until a phase and must be finished then. Dropping it says that it is.
@@ -72,31 +94,65 @@ impl Drain {
         Self::default()
     }
 
-    /// Asks for the drain on behalf of `by` (a signal, a path of the admin server). `grace` overrides the configured
-    /// time that clients get. The first request counts: false if there was one before.
-    pub fn request(&self, by: &str, grace: Option<Duration>) -> bool {
+    /// Asks for the drain. False if it changes nothing, because the same or more has been asked for: a drain after which
+    /// the process stays can become one that ends it, and either one in which another process takes over.
+    pub fn request(&self, wanted: Request) -> bool {
         self.shared.request.send_if_modified(|request| {
-            let first = request.is_none();
-            if first {
-                *request = Some(Request { by: by.into(), grace });
+            let counts = request.as_ref().is_none_or(|before| wanted.way > before.way);
+            if counts {
+                *request = Some(wanted);
             }
-            first
+            counts
         })
     }
 
-    /// Waits for the drain to be asked for. Returns who did, and the grace period they asked for.
-    pub async fn requested(&self) -> (Arc<str>, Option<Duration>) {
+    /// Waits for a drain to be asked for, whatever for. Cancel safe.
+    pub async fn requested(&self) -> Request {
+        self.asked(Way::Stay).await
+    }
+
+    /// Waits for a drain to be asked for that ends the process. Cancel safe.
+    pub async fn told_to_end(&self) -> Request {
+        self.asked(Way::End).await
+    }
+
+    async fn asked(&self, least: Way) -> Request {
         let mut requests = self.shared.request.subscribe();
+        let asked = requests.wait_for(|request| request.as_ref().is_some_and(|request| request.way >= least)).await;
         // The sender lives in `self`, so waiting cannot fail.
-        match requests.wait_for(Option::is_some).await.map(|request| request.clone()) {
-            Ok(Some(request)) => (request.by, request.grace),
+        match asked.map(|request| request.clone()) {
+            Ok(Some(request)) => request,
             Ok(None) | Err(_) => std::future::pending().await,
         }
     }
 
-    /// Has the drain been asked for?
-    pub fn is_requested(&self) -> bool {
-        self.shared.request.borrow().is_some()
+    /// Is the process on its way to its end?
+    pub fn is_ending(&self) -> bool {
+        self.way().is_some_and(|way| way >= Way::End)
+    }
+
+    /// What has been asked for, if anything.
+    pub fn way(&self) -> Option<Way> {
+        self.shared.request.borrow().as_ref().map(|request| request.way)
+    }
+
+    /// Does another process have the listening sockets?
+    pub fn is_handed_over(&self) -> bool {
+        self.way() == Some(Way::HandOver)
+    }
+
+    /// Waits until a server that ends at `phase` is to accept no more: at that phase, or when another process accepts in
+    /// its place. Cancel safe.
+    pub async fn accepts_until(&self, phase: Phase) {
+        tokio::select! {
+            () = self.reached(phase) => {}
+            _ = self.asked(Way::HandOver) => {}
+        }
+    }
+
+    /// Is a connection of a server that ends at `phase` over with the answer at hand? Another process takes the next one.
+    pub fn ends_connections(&self, phase: Phase) -> bool {
+        self.phase() >= phase || self.is_handed_over()
     }
 
     /// The phase of this moment.
@@ -148,6 +204,25 @@ impl Drain {
     }
 }
 
+// === impl Request ===
+
+impl Request {
+    /// The process is to end.
+    pub fn end(by: &str) -> Self {
+        Self { by: by.into(), grace: None, way: Way::End }
+    }
+
+    /// Clients are to go, and the process stays.
+    pub fn stay(by: &str) -> Self {
+        Self { way: Way::Stay, ..Self::end(by) }
+    }
+
+    /// Another process has taken over.
+    pub fn hand_over(by: &str) -> Self {
+        Self { way: Way::HandOver, ..Self::end(by) }
+    }
+}
+
 // === impl Hold ===
 
 impl Hold {
@@ -173,10 +248,35 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_first_request_counts() {
         let drain = Drain::new();
-        assert!(!drain.is_requested());
-        assert!(drain.request("SIGTERM", None));
-        assert!(!drain.request("SIGINT", Some(Duration::ZERO)));
-        assert_eq!(drain.requested().await, ("SIGTERM".into(), None));
+        assert!(drain.request(Request::end("SIGTERM")));
+        assert!(!drain.request(Request { grace: Some(Duration::ZERO), ..Request::end("SIGINT") }));
+        assert!(!drain.request(Request::stay("POST /admin/drain")));
+        assert_eq!(drain.requested().await, Request::end("SIGTERM"));
+        assert!(drain.request(Request::hand_over("process 2")), "its port is served all the same");
+        assert!(!drain.request(Request::end("SIGTERM")));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_process_that_was_to_stay_can_still_be_told_to_end_or_be_taken_over() {
+        for request in [Request::end("SIGTERM"), Request::hand_over("process 2")] {
+            let drain = Drain::new();
+            assert!(drain.request(Request::stay("POST /admin/drain")));
+            assert!(!drain.request(Request::stay("POST /admin/drain")), "once");
+            assert!(!drain.is_ending());
+            assert!(drain.request(request.clone()));
+            assert!(drain.is_ending());
+            assert_eq!((drain.told_to_end().await, drain.is_handed_over()), (request.clone(), request.way > Way::End));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_was_taken_over_accepts_no_more_long_before_its_end() {
+        let drain = Drain::new();
+        let accepts = |drain: Drain| async move { drain.accepts_until(Phase::Done).await };
+        assert!(tokio::time::timeout(Duration::from_secs(1), accepts(drain.clone())).await.is_err());
+        drain.request(Request::hand_over("process 2"));
+        accepts(drain.clone()).await;
+        assert!(drain.ends_connections(Phase::Close) && drain.phase() == Phase::Serving);
     }
 
     #[tokio::test(start_paused = true)]

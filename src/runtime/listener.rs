@@ -4,8 +4,9 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use rustix::net::{SocketFlags, acceptfrom_with};
 use socket2::{Domain, Protocol, Socket, Type};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 
 use super::tls;
 use crate::config::SocketOptions;
@@ -34,6 +35,8 @@ pub struct Listener {
     pub(super) socket: TcpListener,
     pub(super) options: SocketOptions,
     pub(super) tls: Option<Arc<tls::Server>>,
+    /// The socket is somebody else's, too, and outlives the process: what waits in its queue is for whoever comes next.
+    pub(super) lives_on: bool,
     what: String,
     address: SocketAddr,
 }
@@ -112,7 +115,7 @@ impl Listener {
     pub fn bind(endpoint: Endpoint) -> Result<Self, BindError> {
         let Endpoint { what, key, address, options, tls } = endpoint;
         match open(address, &options) {
-            Ok((socket, address)) => Ok(Self { socket, options, tls, what, address }),
+            Ok((socket, address)) => Ok(Self { socket, options, tls, lives_on: false, what, address }),
             Err(source) => Err(match source.kind() {
                 io::ErrorKind::AddrInUse => BindError::InUse { what, key, address },
                 io::ErrorKind::PermissionDenied => BindError::Denied { what, key, address },
@@ -140,6 +143,14 @@ impl Listener {
     /// What is served there.
     pub fn what(&self) -> &str {
         &self.what
+    }
+
+    /// Takes a connection that is in the queue already. Never waits.
+    pub(super) fn next_in_queue(&self) -> Option<(TcpStream, SocketAddr)> {
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        let (socket, peer) = acceptfrom_with(&self.socket, flags).ok()?;
+        let peer = SocketAddr::try_from(peer?).ok()?;
+        Some((TcpStream::from_std(socket.into()).ok()?, peer))
     }
 
     /// Logs that this server can be reached, in namerd's words: scripts wait for this line.

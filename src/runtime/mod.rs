@@ -26,7 +26,7 @@ pub use accept::{Connections, Refusals, accept};
 pub use backoff::Backoff;
 pub use conn::Conn;
 pub use descriptors::raise_descriptor_limit;
-pub use drain::{Drain, Hold, Phase};
+pub use drain::{Drain, Hold, Phase, Request, Way};
 pub use foreign::guess;
 pub use heavy::heavy;
 pub use limits::{Limit, LimitCounts};

@@ -6,7 +6,7 @@ use futures_util::FutureExt;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
-use super::{Drain, Phase, Readiness};
+use super::{Drain, Phase, Readiness, Request, Way};
 
 /// How long the phases of a drain take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,6 +15,9 @@ pub struct Plan {
     pub lame_duck: Duration,
     /// `drain.spreadMs`: time over which sessions are ended.
     pub spread: Duration,
+    /// How much longer that takes where clients have to find out by themselves that they are to go. `spread` holds it
+    /// already if `drain.pingSilence` says that they always have to.
+    pub silence: Duration,
     /// `admin.shutdownGraceMs`: what clients get for the request in hand.
     pub grace: Duration,
 }
@@ -46,33 +49,17 @@ pub async fn drain_all(
     drain: &Drain,
     plan: Plan,
     readiness: &Readiness,
-    mut interfaces: JoinSet<()>,
+    interfaces: JoinSet<()>,
     admin: impl Future<Output = ()>,
 ) -> bool {
+    // Serves until `Phase::Done`, or until its listener is with another process and its last connection has gone.
     let mut admin = std::pin::pin!(admin.fuse());
-    let (by, grace) = tokio::select! {
-        request = drain.requested() => request,
-        () = &mut admin => drain.requested().await, // never: it serves until `Phase::Done`
-    };
-    let plan = Plan { grace: grace.unwrap_or(plan.grace), ..plan };
-    tracing::info!("Received {by}. Shutting down ...");
-    readiness.off();
-    drain.enter(Phase::LameDuck);
-    let interfaces_gone = async {
-        tokio::time::sleep(plan.lame_duck).await;
-        drain.enter(Phase::Leave);
-        let deadline = Instant::now() + plan.spread + plan.grace;
-        // A session that cannot be ended must not keep the streams from their final chunk.
-        let left = timeout_at(deadline - plan.grace / 2, drain.finished(Phase::Leave)).await.is_ok();
-        drain.enter(Phase::EndStreams);
-        let ended = timeout_at(deadline - plan.grace / 4, drain.finished(Phase::EndStreams)).await.is_ok();
-        drain.enter(Phase::Close);
-        let closed = timeout_at(deadline, async { while interfaces.join_next().await.is_some() {} }).await.is_ok();
-        (left && ended && closed, deadline)
-    };
-    let (clean, deadline) = tokio::select! {
-        outcome = interfaces_gone => outcome,
-        () = &mut admin => (false, Instant::now()),
+    let (clean, deadline) = {
+        let mut leaving = std::pin::pin!(leave(drain, plan, readiness, interfaces));
+        tokio::select! {
+            outcome = &mut leaving => outcome,
+            () = &mut admin => leaving.await,
+        }
     };
     drain.enter(Phase::Done);
     // Whoever asked for the drain over HTTP gets its answer even if the grace is over.
@@ -86,13 +73,74 @@ pub async fn drain_all(
     clean
 }
 
+/// All phases up to [`Phase::Close`]: whether everybody could be answered, and when the time for that was or is over.
+async fn leave(drain: &Drain, plan: Plan, readiness: &Readiness, mut interfaces: JoinSet<()>) -> (bool, Instant) {
+    let Request { by, grace, way } = drain.requested().await;
+    if way == Way::Stay {
+        tracing::info!("Received {by}. Clients are moved away; the process stays until it is told to end");
+    } else {
+        tracing::info!("Received {by}. Shutting down ...");
+    }
+    if way < Way::HandOver {
+        readiness.off();
+        drain.enter(Phase::LameDuck);
+        tokio::select! {
+            () = tokio::time::sleep(plan.lame_duck) => {}
+            // The address goes on being served.
+            () = drain.accepts_until(Phase::Close) => {}
+        }
+    }
+    drain.enter(Phase::Leave);
+    let mut times = Times::from_now(drain, plan, grace);
+    let mut clean = times.wait(2, drain.finished(Phase::Leave)).await;
+    drain.enter(Phase::EndStreams);
+    clean &= times.wait(4, drain.finished(Phase::EndStreams)).await;
+    if drain.way() == Some(Way::Stay) {
+        drain.enter(Phase::Away);
+        tracing::info!(clean, "clients have been moved away; whoever comes all the same is served");
+        let Request { by, grace, .. } = drain.told_to_end().await;
+        tracing::info!("Received {by}. Shutting down ...");
+        // Those who were left without an answer then are no matter of this end.
+        times = Times::from_now(drain, plan, grace);
+        drain.enter(Phase::LeaveAgain);
+        clean = times.wait(4, drain.finished(Phase::LeaveAgain)).await;
+    }
+    drain.enter(Phase::Close);
+    let closed = timeout_at(times.deadline, async { while interfaces.join_next().await.is_some() {} }).await.is_ok();
+    (clean && closed, times.deadline)
+}
+
+/// When the time for clients is over.
+struct Times {
+    deadline: Instant,
+    grace: Duration,
+}
+
+impl Times {
+    fn from_now(drain: &Drain, plan: Plan, grace: Option<Duration>) -> Self {
+        let grace = grace.unwrap_or(plan.grace);
+        let silence = if drain.is_handed_over() { plan.silence } else { Duration::ZERO };
+        Self { deadline: Instant::now() + plan.spread + silence + grace, grace }
+    }
+
+    /// Whether something happens while there is more than one `part` of the grace left: a session that cannot be ended
+    /// must not keep the streams from their final chunk.
+    async fn wait(&self, part: u32, what: impl Future<Output = ()>) -> bool {
+        timeout_at(self.deadline - self.grace / part, what).await.is_ok()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::{Hold, readiness};
     use super::*;
 
-    const PLAN: Plan =
-        Plan { lame_duck: Duration::from_secs(75), spread: Duration::from_secs(2), grace: Duration::from_secs(10) };
+    const PLAN: Plan = Plan {
+        lame_duck: Duration::from_secs(75),
+        spread: Duration::from_secs(2),
+        silence: Duration::from_secs(10),
+        grace: Duration::from_secs(10),
+    };
 
     /// A server with one stream, which takes `ending` to end.
     fn server(drain: &Drain, ending: Duration) -> JoinSet<()> {
@@ -113,7 +161,7 @@ mod tests {
         let servers = server(&drain, ending);
         let admin = drain.clone();
         let began = Instant::now();
-        drain.request("SIGTERM", grace);
+        drain.request(Request { grace, ..Request::end("SIGTERM") });
         let clean = drain_all(&drain, PLAN, &readiness, servers, async move { admin.reached(Phase::Done).await }).await;
         assert_eq!(readiness.state(), readiness::State::Draining);
         (clean, began.elapsed())
@@ -136,5 +184,42 @@ mod tests {
         let (clean, took) = carried_out(Duration::from_secs(1000), Some(Duration::from_secs(1))).await;
         assert!(!clean);
         assert!(took <= Duration::from_secs(79), "{took:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_was_taken_over_goes_at_once_and_stays_ready_in_the_eyes_of_who_is_connected() {
+        let (drain, readiness) = (Drain::new(), Readiness::new());
+        let servers = server(&drain, Duration::from_secs(1));
+        let admin = drain.clone();
+        let began = Instant::now();
+        drain.request(Request::hand_over("process 2"));
+        assert!(drain_all(&drain, PLAN, &readiness, servers, async move { admin.reached(Phase::Done).await }).await);
+        assert_eq!((began.elapsed(), readiness.state()), (Duration::from_secs(1), readiness::State::Ready(Vec::new())));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_drained_process_serves_who_comes_until_it_is_told_to_end() {
+        let (drain, readiness) = (Drain::new(), Readiness::new());
+        let servers = server(&drain, Duration::from_secs(1));
+        let (admin, draining) = (drain.clone(), drain.clone());
+        drain.request(Request::stay("POST /admin/drain"));
+        let process = tokio::spawn({
+            let readiness = readiness.clone();
+            async move {
+                drain_all(&draining, PLAN, &readiness, servers, async move { admin.reached(Phase::Done).await }).await
+            }
+        });
+        drain.reached(Phase::Away).await;
+        assert_eq!(readiness.state(), readiness::State::Draining);
+        let late = drain.hold(Phase::LeaveAgain);
+        tokio::time::sleep(Duration::from_secs(3_600)).await;
+        assert!(!process.is_finished() && drain.phase() == Phase::Away);
+        let told = Instant::now();
+        assert!(drain.request(Request::end("SIGTERM")));
+        late.over().await;
+        assert_eq!(drain.phase(), Phase::LeaveAgain);
+        drop(late);
+        assert!(process.await.expect("no panic"), "everybody was answered");
+        assert_eq!(told.elapsed(), Duration::ZERO, "there is no second lame duck");
     }
 }

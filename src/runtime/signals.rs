@@ -7,12 +7,13 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::Drain;
+use super::drain::Request;
 
 /// Exit status when the second signal ends the process: 128 and the number of the signal.
 const INTERRUPTED: i32 = 130;
 const QUIT: i32 = 131;
 
-/// SIGTERM and SIGINT begin the drain. Once it is on its way, whoever began it, SIGTERM changes nothing (an orchestrator
+/// SIGTERM and SIGINT begin the drain that ends the process. Once it is on its way, whoever began it, SIGTERM changes nothing (an orchestrator
 /// may send several), and SIGINT or SIGQUIT, which people send, end the process at once.
 ///
 /// # Errors
@@ -33,12 +34,12 @@ async fn handle(drain: Drain, mut terminate: Signal, mut interrupt: Signal, mut 
         };
         match status {
             // The JVM prints its threads on SIGQUIT and goes on, so this must not be the end of the process.
-            Some(QUIT) if !drain.is_requested() => tracing::info!("SIGQUIT ignored: no drain has begun"),
-            Some(status) if drain.is_requested() => {
+            Some(QUIT) if !drain.is_ending() => tracing::info!("SIGQUIT ignored: no drain has begun"),
+            Some(status) if drain.is_ending() => {
                 tracing::warn!("{name} during the drain: exit at once");
                 process::exit(status);
             }
-            _ if drain.request(name, None) => {}
+            _ if drain.request(Request::end(name)) => {}
             _ => tracing::info!("{name} ignored: the drain is on its way"),
         }
     }

@@ -72,6 +72,11 @@ impl Api {
             "POST" | "PUT" | "DELETE" if request.is_of_another_site() => {
                 Err(Response::refusal(403, "this was sent by a page of another site"))
             }
+            // What is written here may be lost: the storage is another process's now, where the next connection leads.
+            "POST" | "PUT" | "DELETE" if self.drain.is_handed_over() => {
+                let refusal = Response::refusal(503, "another process has taken over; connect anew");
+                Err(refusal.header("Retry-After", "1"))
+            }
             "POST" => self.create(namespace, request).await,
             "PUT" => self.put(namespace, request).await,
             "DELETE" => self.storage.delete(namespace, None).await.map(|()| Response::new(204)).map_err(refused),

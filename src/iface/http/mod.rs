@@ -47,7 +47,7 @@ use super::{Core, NameReader, Serving};
 use crate::config::Fixes;
 use crate::http1::{self, Head, Params, Request, Response, Server, Service};
 use crate::interpreter::Interpreter;
-use crate::runtime::{self, Limit, LimitCounts, Listener, Phase, RateLimit};
+use crate::runtime::{self, Drain, Limit, LimitCounts, Listener, Phase, RateLimit};
 use crate::storage::Storage;
 use crate::store::Client;
 use crate::telemetry::ServerStats;
@@ -67,6 +67,7 @@ struct Api {
     rate: Option<Arc<RateLimit>>,
     limits: LimitCounts,
     fixes: Fixes,
+    drain: Drain,
     metrics: HttpMetrics,
     encoded: Arc<Encoded>,
     prepared: Arc<Prepared>,
@@ -85,7 +86,7 @@ pub fn serve(core: &Core, kind: &'static str, listener: Listener) -> Serving {
     let (server, api) = (Arc::new(server), Arc::new(Api::new(core)));
     let (connections, drain) = (core.connections.clone(), core.drain.clone());
     Box::pin(async move {
-        let stop = drain.reached(Phase::Close);
+        let stop = drain.accepts_until(Phase::Close);
         runtime::accept(listener, connections, stop, move |conn, peer| {
             http1::serve(conn, peer, api.clone(), server.clone())
         })
@@ -104,6 +105,7 @@ impl Api {
             rate: core.rate.clone(),
             limits: core.limits.clone(),
             fixes: core.fixes,
+            drain: core.drain.clone(),
             metrics: core.metrics.http.clone(),
             encoded: Arc::default(),
             prepared: Arc::new(Prepared::new()),

@@ -28,6 +28,8 @@ pub(super) struct Leaving {
     last: bool,
     hold: Option<Hold>,
     drain: Drain,
+    /// The phase in which it leaves: a second one for who came when the others had gone.
+    leaves_at: Phase,
     next_phase: Pin<Box<dyn Future<Output = ()> + Send>>,
 }
 
@@ -51,8 +53,9 @@ enum Stage {
 
 impl Leaving {
     pub(super) fn new(drain: &Drain) -> Self {
-        let next_phase = reached(drain, Phase::Leave);
-        Self { stage: Stage::Serving, last: false, hold: None, drain: drain.clone(), next_phase }
+        let leaves_at = if drain.phase() == Phase::Away { Phase::LeaveAgain } else { Phase::Leave };
+        let next_phase = reached(drain, leaves_at);
+        Self { stage: Stage::Serving, last: false, hold: None, drain: drain.clone(), leaves_at, next_phase }
     }
 
     /// Waits for the next phase of the drain that matters. Cancel safe.
@@ -125,18 +128,20 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Session<IO> {
     pub(super) fn phase(&mut self) {
         let leaving = &mut self.leaving;
         let phase = leaving.drain.phase();
-        let next = [Phase::Leave, Phase::EndStreams, Phase::Close].into_iter().find(|next| *next > phase);
+        let leaves_at = leaving.leaves_at;
+        // Who leaves late has nothing to do with the end of streams.
+        let next = [leaves_at, Phase::EndStreams.max(leaves_at), Phase::Close].into_iter().find(|next| *next > phase);
         leaving.next_phase = match next {
             Some(next) => reached(&leaving.drain, next),
             None => Box::pin(std::future::pending()),
         };
-        if phase >= Phase::Leave && leaving.stage == Stage::Serving {
+        if phase >= leaves_at && leaving.stage == Stage::Serving {
             // Spread over all sessions: their routers come to the other replicas one by one.
             let spread = self.server.settings.spread;
             let delay = if spread.is_zero() { spread } else { rand::rng().random_range(Duration::ZERO..=spread) };
             leaving.stage = Stage::Placed { at: Instant::now() + delay };
         }
-        if phase >= Phase::EndStreams && !leaving.answers_at_once() {
+        if leaves_at == Phase::Leave && phase >= Phase::EndStreams && !leaving.answers_at_once() {
             self.answer_everything(); // the time for waiting is over
         }
         if phase >= Phase::Close {
@@ -148,20 +153,26 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Session<IO> {
     /// Takes part in the drain, once it is known what the client speaks; and if the drain is under way, at once.
     pub(super) fn begin_leaving(&mut self) {
         let (leaving, now) = (&mut self.leaving, Instant::now());
-        leaving.hold = Some(leaving.drain.hold(Phase::Leave));
+        leaving.hold = Some(leaving.drain.hold(leaving.leaves_at));
         let phase = leaving.drain.phase();
-        if phase < Phase::Leave {
+        if phase < leaving.leaves_at {
             return;
         }
+        let waits_for_silence = phase == leaving.leaves_at;
         // It came in spite of that, so its address is still known; what it asks is answered at once.
         leaving.stage = Stage::Going { until: Some(now + TOLD) };
-        match self.server.settings.ping_silence {
+        match self.must_notice() {
             _ if !self.dialect.is_mux() => {}
             false => Message::Tdrain(Tag::CONTROL).write(&mut self.output),
             // But a router that is not told would ask again at once, over and over: it is left to find out by itself.
-            true if phase == Phase::Leave => leaving.stage = Stage::Silent { until: now + SILENCE },
+            true if waits_for_silence => self.leaving.stage = Stage::Silent { until: now + SILENCE },
             true => {}
         }
+    }
+
+    /// Must the router find out by itself? There is one address, from which it comes to another process, or will.
+    fn must_notice(&self) -> bool {
+        self.server.settings.ping_silence || self.leaving.drain.is_handed_over()
     }
 
     /// Its turn has come.
@@ -170,7 +181,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Session<IO> {
         if !self.dialect.is_mux() {
             return self.answer_everything();
         }
-        self.leaving.stage = if self.server.settings.ping_silence {
+        self.leaving.stage = if self.must_notice() {
             Stage::Silent { until: now + SILENCE }
         } else {
             Message::Tdrain(Tag::CONTROL).write(&mut self.output);

@@ -1,7 +1,7 @@
 //! The way out.
 
 use super::*;
-use crate::runtime::Phase;
+use crate::runtime::{Phase, Request};
 use tokio::time::Instant;
 
 const TDRAIN: Message = Message::Tdrain(Tag::CONTROL);
@@ -191,4 +191,38 @@ async fn at_the_hard_deadline_nobody_is_waited_for() {
     assert_eq!(tags, [2, 3, 4, 5]);
     assert_eq!(answers[0].1, known);
     assert!(answers[1..].iter().all(|(_, answer)| answer.is_failure() && answer.has("shutting down")), "{answers:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_comes_when_the_others_have_been_moved_away_is_served_as_ever_and_told_at_the_end() {
+    let world = World::new();
+    world.fixture.serve("/web", &[]);
+    for phase in [Phase::Leave, Phase::EndStreams, Phase::Away] {
+        world.core.drain.enter(phase);
+    }
+    let mut late = world.router().await;
+    late.dispatch(TWO, bind(b"", "/svc/web")).await;
+    let known = late.answer(TWO).await;
+    late.dispatch(TWO, bind(&known.stamp(), "/svc/web")).await;
+    late.hears_nothing_for(Duration::from_secs(60)).await;
+    assert_eq!(world.core.drain.held_until(Phase::LeaveAgain), 1);
+    world.core.drain.enter(Phase::LeaveAgain);
+    assert_eq!(late.hears().await, TDRAIN);
+    late.say(&RDRAIN).await;
+    assert_eq!(late.answer(TWO).await, known);
+    late.is_closed().await;
+    assert_eq!(world.core.drain.held_until(Phase::LeaveAgain), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_router_whose_address_another_process_serves_now_is_left_to_find_out_by_itself() {
+    let world = World::new();
+    let (mut router, known) = waiting(&world).await;
+    let began = Instant::now();
+    world.core.drain.request(Request::hand_over("process 2"));
+    world.core.drain.enter(Phase::Leave);
+    tokio::time::sleep(Duration::from_millis(2_001)).await;
+    router.say(&Message::Tping(Tag::CONTROL)).await;
+    assert_eq!(router.answer(TWO).await, known, "and no Tdrain, and no Rping");
+    assert!((10..13).contains(&began.elapsed().as_secs()), "{:?}", began.elapsed());
 }
