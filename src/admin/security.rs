@@ -72,13 +72,21 @@ mod tests {
     fn without_control_and_diagnostics_the_pages_for_people_are_left() {
         let ui = ["/", "/files/x", "/config.json", "/metrics.json", "/delegator", "/logging", "/help", "/dtab/default"];
         let security = security("{controlEnabled: false, diagnosticsEnabled: false}");
-        check(&security, &ui, &["/admin/drain", "/admin/shutdown", "/admin/threads", "/logging.json", "/admin/ping", "/metrics"]);
+        check(
+            &security,
+            &ui,
+            &["/admin/drain", "/admin/shutdown", "/admin/threads", "/logging.json", "/admin/ping", "/metrics"],
+        );
     }
 
     #[test]
     fn control_stays_without_diagnostics() {
         let security = security("{diagnosticsEnabled: false}");
-        check(&security, &["/admin/drain", "/admin/shutdown", "/logging.json"], &["/sth/else", "/admin/metrics/prometheus"]);
+        check(
+            &security,
+            &["/admin/drain", "/admin/shutdown", "/logging.json"],
+            &["/sth/else", "/admin/metrics/prometheus"],
+        );
     }
 
     #[test]

@@ -53,7 +53,7 @@ impl Running {
         let legacy = setup.legacy.clone();
         let stats = ServerStats::new(legacy.scope("adminhttp"));
         let parts =
-            Parts::build(&Config::load("f", CONFIG, None).expect("valid").0, &Legacy::default()).expect("built");
+            Parts::build(&Config::load("f", CONFIG, None).expect("valid").0, &Legacy::default(), None).expect("built");
         let mut state = AdminState {
             readiness: Readiness::new(),
             logs: LogControl::new(Level::INFO, |_| {}),

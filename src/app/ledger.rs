@@ -1,10 +1,14 @@
 //! The watch ledger, with what feeds and keeps it.
 
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::config::OwnKeys;
 use crate::ledger::{KeptFile, Ledger, Puller, Rules, StateFile};
-use crate::runtime::{StateDir, heavy};
+use crate::runtime::handover::Files;
+use crate::runtime::heavy;
 
 /// The ledger while it is looked after.
 pub(super) struct KeptLedger {
@@ -12,23 +16,35 @@ pub(super) struct KeptLedger {
     pub(super) ledger: Ledger,
     _turns: AbortOnDropHandle<()>,
     _pulls: Option<AbortOnDropHandle<()>>,
-    file: Option<KeptFile>,
+    /// Takes the file up when it is ours.
+    _heir: Option<AbortOnDropHandle<()>>,
+    file: Arc<Mutex<Option<KeptFile>>>,
 }
 
 impl KeptLedger {
-    /// Begins to look after the ledger, which is kept in `state_dir`. Must be called within a runtime.
+    /// Begins to look after the ledger, and after its file among `files` from when they are ours. Must be called within a
+    /// runtime.
     ///
     /// # Errors
     /// One line: what is wrong with the way to peers.
-    pub(super) async fn start(own: &OwnKeys, state_dir: Option<&StateDir>) -> Result<Self, String> {
+    pub(super) async fn start(own: &OwnKeys, files: Option<&Files>) -> Result<Self, String> {
         let settings = &own.ledger;
         let rules = Rules { retry_max: settings.client_retry_max, most_entries: settings.max_entries as usize };
         let ledger = Ledger::new(rules, settings.peers.len());
-        let file = match state_dir.cloned() {
-            Some(directory) => {
-                let ledger = ledger.clone();
-                // None after a panic, which has been logged: it is not kept, then.
-                heavy(move || StateFile::open(ledger, &directory)).await.map(StateFile::keep)
+        let file = Arc::new(Mutex::new(None));
+        let heir = match files.cloned() {
+            // What was known comes before what is seen.
+            Some(files) if files.are_ours() => {
+                *file.lock() = take_up(&ledger, &files).await;
+                None
+            }
+            Some(files) => {
+                let (ledger, file) = (ledger.clone(), file.clone());
+                Some(AbortOnDropHandle::new(tokio::spawn(async move {
+                    files.ours().await;
+                    let taken = take_up(&ledger, &files).await;
+                    *file.lock() = taken;
+                })))
             }
             None => None,
         };
@@ -42,13 +58,20 @@ impl KeptLedger {
             }
         };
         let turns = AbortOnDropHandle::new(tokio::spawn(ledger.clone().run()));
-        Ok(Self { ledger, _turns: turns, _pulls: pulls, file })
+        Ok(Self { ledger, _turns: turns, _pulls: pulls, _heir: heir, file })
     }
 
     /// All sessions are over: what they left is written.
     pub(super) async fn finish(self) {
-        if let Some(file) = self.file {
+        let file = self.file.lock().take();
+        if let Some(file) = file {
             file.finish().await;
         }
     }
+}
+
+/// None after a panic, which has been logged: it is not kept, then.
+async fn take_up(ledger: &Ledger, files: &Files) -> Option<KeptFile> {
+    let (ledger, directory) = (ledger.clone(), files.directory().to_owned());
+    heavy(move || StateFile::open(ledger, &directory)).await.map(StateFile::keep)
 }

@@ -11,6 +11,7 @@ use crate::interpreter::{ConfiguredNamer, Interpreter, Local, Namers, Settings};
 use crate::namer::NamerParts;
 use crate::namer::hosts::Hosts;
 use crate::runtime::StateDir;
+use crate::runtime::handover::Files;
 use crate::storage::memory::MemoryStorage;
 use crate::storage::{Storage, StorageParts};
 use crate::store::Evaluators;
@@ -37,11 +38,12 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// Builds the parts, whose metrics under namerd's names are in `legacy`. Must be called within a runtime.
+    /// Builds the parts, whose metrics under namerd's names are in `legacy`; `files` are those of `stateDir`. Must be called
+    /// within a runtime.
     ///
     /// # Errors
     /// One line: which block cannot be built, and why.
-    pub fn build(config: &Config, legacy: &Legacy) -> Result<Self, String> {
+    pub fn build(config: &Config, legacy: &Legacy, files: Option<&Files>) -> Result<Self, String> {
         let (agents, client, names) = (Agents::new(), ClientMetrics::default(), config.own.limits.names);
         let storage: Arc<dyn Storage> = match &config.storage {
             Some(block) => {
@@ -75,11 +77,10 @@ impl Parts {
         }
         let namers = Namers::new(namers, hosts)?;
         let local = Local::new(storage.clone(), namers, evaluators.clone(), Settings::default());
-        let state_dir = config.own.state_dir.as_deref().map(StateDir::open);
+        let state_dir = files.map(|files| files.directory().clone());
         let relay = match &config.interpreter {
             Some(block) => {
-                let state_dir = state_dir.clone();
-                let parts = RelayParts { local: local.clone(), names, metrics: client.clone(), state_dir };
+                let parts = RelayParts { local: local.clone(), names, metrics: client.clone(), files: files.cloned() };
                 let relay = block.config.build(&parts);
                 Some((block.kind, relay.map_err(|problem| format!("interpreter {}: {problem}", block.kind))?))
             }

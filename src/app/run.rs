@@ -8,6 +8,7 @@ use tokio::task::JoinSet;
 use super::figures::{register, register_tls};
 use super::ledger::KeptLedger;
 use super::limits::Limits;
+use super::place::{Place, Start};
 use super::{Config, Parts};
 use crate::admin::{self, AdminState, LedgerAccess, Pages};
 use crate::iface::thrift::PING_SILENCE;
@@ -15,8 +16,7 @@ use crate::iface::{Core, IfaceMetrics, Sessions};
 use crate::ledger::LedgerFigures;
 use crate::runtime::logs::LogControl;
 use crate::runtime::{
-    Connections, Drain, Endpoint, Plan, Readiness, Watchdog, bind_all, drain_all, handle_signals,
-    raise_descriptor_limit, tls,
+    Connections, Drain, Endpoint, Plan, Readiness, Watchdog, drain_all, handle_signals, raise_descriptor_limit, tls,
 };
 use crate::telemetry::{Legacy, MetricsSetup, Process, ServerStats};
 
@@ -28,12 +28,12 @@ const STACK: usize = 4 << 20;
 
 /// Serves a configuration until the process is told to end. True after a clean drain; false if something could not be
 /// started, or a client not be answered in time.
-pub fn run(config: Config, logs: LogControl) -> bool {
+pub fn run(config: Config, logs: LogControl, start: Start) -> bool {
     let process = Process::new();
     tracing::info!("rosterd {}", env!("CARGO_PKG_VERSION"));
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().thread_stack_size(STACK).build();
     let served = match runtime {
-        Ok(runtime) => runtime.block_on(serve(config, logs, process)),
+        Ok(runtime) => runtime.block_on(serve(config, logs, process, start)),
         Err(error) => Err(format!("cannot start threads: {error}")),
     };
     served.unwrap_or_else(|problem| {
@@ -42,19 +42,20 @@ pub fn run(config: Config, logs: LogControl) -> bool {
     })
 }
 
-async fn serve(config: Config, logs: LogControl, process: Process) -> Result<bool, String> {
+async fn serve(config: Config, logs: LogControl, process: Process, start: Start) -> Result<bool, String> {
     let descriptors = raise_descriptor_limit();
     // Every port before any work: a start that fails must not have touched a backend.
     let endpoints: Vec<Endpoint> = std::iter::once(admin_endpoint(&config))
         .chain(config.interfaces.iter().enumerate().map(|(place, interface)| interface.endpoint(place)))
         .collect();
     let tls: Vec<Arc<tls::Server>> = endpoints.iter().filter_map(|endpoint| endpoint.tls.clone()).collect();
-    let mut listeners = bind_all(endpoints).map_err(|error| error.to_string())?.into_iter();
+    let (place, listeners) = Place::take(endpoints, config.own.state_dir.as_deref(), start).await?;
+    let mut listeners = listeners.into_iter();
     let admin_listener = listeners.next().ok_or("no listener for the admin server")?;
     let readiness = Readiness::new();
     let started = readiness.pending("start");
     let legacy = Legacy::default();
-    let parts = Parts::build(&config, &legacy)?;
+    let parts = Parts::build(&config, &legacy, place.files())?;
     let Config { admin, storage, namers: _, interfaces, telemetry, own, interpreter: _, shown } = config;
 
     let drain = Drain::new();
@@ -66,7 +67,7 @@ async fn serve(config: Config, logs: LogControl, process: Process) -> Result<boo
         answered.answered().await;
     });
 
-    let ledger = KeptLedger::start(&own, parts.state_dir.as_ref()).await?;
+    let ledger = KeptLedger::start(&own, place.files()).await?;
     let limits = Limits::new(&own.limits, descriptors);
     let admin_connections = Connections::new(admin::MOST_CONNECTIONS);
     let mut metrics = MetricsSetup::new(legacy.clone());
@@ -110,6 +111,7 @@ async fn serve(config: Config, logs: LogControl, process: Process) -> Result<boo
         pages.add(format!("/interpreter_state/{kind}.json"), move || Some(upstream.page()));
     }
     pages.add("/limits.json".to_owned(), limits.page());
+    let place = place.ready(&readiness, started, &drain).await?;
     admin_listener.announce();
     let admin = admin::serve(
         admin_listener,
@@ -140,7 +142,7 @@ async fn serve(config: Config, logs: LogControl, process: Process) -> Result<boo
         servers.spawn(interface.serve(&core, listener));
     }
     drop(core);
-    drop(started);
+    let _place = place.settle(drain.clone());
     let clean = drain_all(&drain, plan, &readiness, servers, admin).await;
     ledger.finish().await;
     if let Some((_, relay)) = &parts.relay {

@@ -29,6 +29,9 @@ pub(super) struct Cli {
     /// Only check the configuration, as `rosterd check` does (also `-validate`).
     #[arg(long)]
     pub(super) validate: bool,
+    /// Take the place of the process that is running with this `stateDir`, on its addresses; if there is none, just start.
+    #[arg(long)]
+    pub(super) take_over: bool,
     /// What is logged (`-log.level` in namerd).
     #[arg(long, value_name = "LEVEL", default_value = "INFO", value_parser = PossibleValuesParser::new(LOG_LEVELS))]
     pub(super) log_level: String,

@@ -91,13 +91,15 @@ fn install_crypto() {
 
 /// Does it; the exit status.
 fn dispatch(cli: Cli, output: &mut Output<'_>) -> Result<u8, Failure> {
-    let Cli { config, with, validate, log_level, log_format, command } = cli;
+    let Cli { config, with, validate, take_over, log_level, log_format, command } = cli;
     let command = match (command, config) {
         (Some(command), _) => command,
         (None, Some(config)) if validate => {
             return check::run(&config, with.as_deref(), How::default(), output).map(|()| 0);
         }
-        (None, Some(config)) => return serve::run(&config, with.as_deref(), (log_format, &log_level), output),
+        (None, Some(config)) => {
+            return serve::run((&config, with.as_deref()), take_over, (log_format, &log_level), output);
+        }
         (None, None) => return Err(Failure::Text(flags::Stop::NotOneConfiguration.to_string())),
     };
     let done = match command {

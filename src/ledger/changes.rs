@@ -328,6 +328,10 @@ impl Book {
                 let record = &mut self.clients[client as usize];
                 record.polled = record.polled.max(if live > 0 { alive } else { heard });
                 self.change_entry(now, id, |entry, _| {
+                    // That process may have gone on for a while after this one had begun.
+                    if entry.came_after(Moment::START) {
+                        return;
+                    }
                     // The newest word counts, and they are taken up in their order.
                     (entry.arrived, entry.ended) = (arrived, ended);
                     (entry.cut, entry.cut_since, entry.cut_newest) = (cut, cut_since, cut_since);

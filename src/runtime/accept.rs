@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::descriptors::Spare;
-use super::{Conn, Listener, Seldom};
+use super::{Conn, Listener, Queue, Seldom};
 use crate::config::SocketOptions;
 
 /// A silent connection is probed after this time, since a router never notices that its peer is gone.
@@ -108,8 +108,12 @@ impl Drop for Counted {
 /// Accepts until `stop`, then closes the listener and waits for the connections that are left. Each connection is a
 /// task, which makes the TLS handshake if the listener has TLS and then runs `serve`; dropping the returned future ends
 /// them all.
-pub async fn accept<S, F>(listener: Listener, connections: Arc<Connections>, stop: impl Future<Output = ()>, serve: S)
-where
+pub async fn accept<S, F>(
+    listener: Listener,
+    connections: Arc<Connections>,
+    stop: impl Future<Output = Queue>,
+    serve: S,
+) where
     S: Fn(Conn, SocketAddr) -> F + Clone + Send + 'static,
     F: Future<Output = ()> + Send + 'static,
 {
@@ -135,18 +139,18 @@ where
             }
         });
     };
-    loop {
+    let queue = loop {
         tokio::select! {
             biased;
-            () = &mut stop => break,
+            queue = &mut stop => break queue,
             Some(_) = tasks.join_next() => {} // a panic has been logged by the hook
             accepted = listener.socket.accept() => match accepted {
                 Ok((stream, peer)) => begin(&mut tasks, stream, peer),
                 Err(error) => refused(&listener, &connections, &mut spare, &error).await,
             }
         }
-    }
-    if !listener.lives_on {
+    };
+    if queue == Queue::Ours && !listener.lives_on {
         // Whoever has connected is in the queue, and would be reset with the socket.
         while let Some((stream, peer)) = listener.next_in_queue() {
             begin(&mut tasks, stream, peer);
@@ -280,7 +284,7 @@ mod tests {
             waiting.push(TcpStream::connect(address).await.expect("the queue has room"));
         }
         // Nothing was accepted before.
-        let server = tokio::spawn(accept(listener, Connections::new(100), std::future::ready(()), echo));
+        let server = tokio::spawn(accept(listener, Connections::new(100), std::future::ready(Queue::Ours), echo));
         for mut stream in waiting {
             stream.write_all(b"a").await.expect("write");
             assert_eq!(within(stream.read_u8()).await.expect("echo"), b'a');
@@ -316,7 +320,10 @@ mod tests {
         let listener = listener();
         let address = listener.address();
         let (stop, stopped) = oneshot::channel::<()>();
-        let stopped = async move { drop(stopped.await) };
+        let stopped = async move {
+            drop(stopped.await);
+            Queue::Ours
+        };
         let server = tokio::spawn(accept(listener, Connections::new(10), stopped, echo));
         let mut first = TcpStream::connect(address).await.expect("connect");
         first.write_all(b"a").await.expect("write");

@@ -66,6 +66,15 @@ pub enum Way {
     HandOver,
 }
 
+/// Who accepts what waits in the queue of a listener that is no more accepted from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Queue {
+    /// Nobody else does.
+    Ours,
+    /// Another process does.
+    Others,
+}
+
 /// A session or stream that goes on until a phase and must be finished then. Dropping it says that it is.
 #[derive(Debug)]
 pub struct Hold {
@@ -143,10 +152,11 @@ impl Drain {
 
     /// Waits until a server that ends at `phase` is to accept no more: at that phase, or when another process accepts in
     /// its place. Cancel safe.
-    pub async fn accepts_until(&self, phase: Phase) {
+    pub async fn accepts_until(&self, phase: Phase) -> Queue {
         tokio::select! {
-            () = self.reached(phase) => {}
-            _ = self.asked(Way::HandOver) => {}
+            biased;
+            _ = self.asked(Way::HandOver) => Queue::Others,
+            () = self.reached(phase) => Queue::Ours,
         }
     }
 
@@ -275,7 +285,7 @@ mod tests {
         let accepts = |drain: Drain| async move { drain.accepts_until(Phase::Done).await };
         assert!(tokio::time::timeout(Duration::from_secs(1), accepts(drain.clone())).await.is_err());
         drain.request(Request::hand_over("process 2"));
-        accepts(drain.clone()).await;
+        assert_eq!(accepts(drain.clone()).await, Queue::Others);
         assert!(drain.ends_connections(Phase::Close) && drain.phase() == Phase::Serving);
     }
 

@@ -8,6 +8,7 @@ use rustix::net::{SocketFlags, acceptfrom_with};
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::{TcpListener, TcpStream};
 
+use super::handover::Inherited;
 use super::tls;
 use crate::config::SocketOptions;
 
@@ -32,12 +33,14 @@ pub struct Endpoint {
 /// A bound socket that does not accept yet: clients that connect wait in its queue.
 #[derive(Debug)]
 pub struct Listener {
-    pub(super) socket: TcpListener,
+    pub(super) socket: Arc<TcpListener>,
     pub(super) options: SocketOptions,
     pub(super) tls: Option<Arc<tls::Server>>,
     /// The socket is somebody else's, too, and outlives the process: what waits in its queue is for whoever comes next.
     pub(super) lives_on: bool,
     what: String,
+    key: String,
+    configured: SocketAddr,
     address: SocketAddr,
 }
 
@@ -97,12 +100,12 @@ pub enum BindError {
     },
 }
 
-/// Binds all sockets, in order. Must be called within a runtime.
+/// Binds all sockets, in order, and takes those that somebody else has opened already. Must be called within a runtime.
 ///
 /// # Errors
 /// The first that cannot be bound. The others are closed again.
-pub fn bind_all(endpoints: Vec<Endpoint>) -> Result<Vec<Listener>, BindError> {
-    endpoints.into_iter().map(Listener::bind).collect()
+pub fn bind_all(endpoints: Vec<Endpoint>, inherited: &mut Inherited) -> Result<Vec<Listener>, BindError> {
+    endpoints.into_iter().map(|endpoint| Listener::open(endpoint, inherited)).collect()
 }
 
 // === impl Listener ===
@@ -113,9 +116,22 @@ impl Listener {
     /// # Errors
     /// [`BindError`]
     pub fn bind(endpoint: Endpoint) -> Result<Self, BindError> {
+        Self::open(endpoint, &mut Inherited::default())
+    }
+
+    fn open(endpoint: Endpoint, inherited: &mut Inherited) -> Result<Self, BindError> {
+        let found = inherited.take(&endpoint);
+        let lives_on = found.as_ref().is_some_and(|found| found.lives_on);
         let Endpoint { what, key, address, options, tls } = endpoint;
-        match open(address, &options) {
-            Ok((socket, address)) => Ok(Self { socket, options, tls, lives_on: false, what, address }),
+        let opened = match found {
+            Some(found) => listen(found.listener.into(), &options),
+            None => bound(address, &options).and_then(|socket| listen(socket, &options)),
+        };
+        match opened {
+            Ok((socket, is)) => {
+                let socket = Arc::new(socket);
+                Ok(Self { socket, options, tls, lives_on, what, key, configured: address, address: is })
+            }
             Err(source) => Err(match source.kind() {
                 io::ErrorKind::AddrInUse => BindError::InUse { what, key, address },
                 io::ErrorKind::PermissionDenied => BindError::Denied { what, key, address },
@@ -128,6 +144,11 @@ impl Listener {
     /// The address it really has: the port is never 0.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Its block of the configuration, and the address there.
+    pub fn place(&self) -> (&str, SocketAddr) {
+        (&self.key, self.configured)
     }
 
     /// The options that its connections have.
@@ -159,14 +180,19 @@ impl Listener {
     }
 }
 
-fn open(address: SocketAddr, options: &SocketOptions) -> io::Result<(TcpListener, SocketAddr)> {
+fn bound(address: SocketAddr, options: &SocketOptions) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-    socket.set_nonblocking(true)?;
     socket.set_reuse_address(options.reuse_addr)?;
     if options.reuse_port {
         socket.set_reuse_port(true)?;
     }
     socket.bind(&address.into())?;
+    Ok(socket)
+}
+
+/// A socket that listens already gets the length of the queue.
+fn listen(socket: Socket, options: &SocketOptions) -> io::Result<(TcpListener, SocketAddr)> {
+    socket.set_nonblocking(true)?;
     let backlog = options.backlog.unwrap_or(BACKLOG);
     socket.listen(i32::try_from(backlog).unwrap_or(i32::MAX))?;
     let listener = TcpListener::from_std(socket.into())?;
@@ -193,10 +219,11 @@ mod tests {
     #[tokio::test]
     async fn a_taken_port_is_named_with_its_server_and_the_remedy() {
         let first = Listener::bind(endpoint("http", SocketAddr::from(([127, 0, 0, 1], 0)))).expect("free port");
-        let both = bind_all(vec![
+        let both = vec![
             endpoint("one", SocketAddr::from(([127, 0, 0, 1], 0))),
             endpoint("io.l5d.httpController interface", first.address()),
-        ]);
+        ];
+        let both = bind_all(both, &mut Inherited::default());
         let text = both.expect_err("taken").to_string();
         let start = format!("address in use: io.l5d.httpController interface cannot listen on {}; ", first.address());
         assert!(text.starts_with(&start) && text.ends_with("change `port` of admin"), "{text}");

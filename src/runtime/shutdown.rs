@@ -87,7 +87,7 @@ async fn leave(drain: &Drain, plan: Plan, readiness: &Readiness, mut interfaces:
         tokio::select! {
             () = tokio::time::sleep(plan.lame_duck) => {}
             // The address goes on being served.
-            () = drain.accepts_until(Phase::Close) => {}
+            _ = drain.accepts_until(Phase::Close) => {}
         }
     }
     drain.enter(Phase::Leave);

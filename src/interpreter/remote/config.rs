@@ -11,7 +11,7 @@ use crate::config::tree::Node;
 use crate::config::{Fields, FromNode, Kind, Report};
 use crate::interpreter::Local;
 use crate::name::{Limits, Path};
-use crate::runtime::StateDir;
+use crate::runtime::handover::Files;
 use crate::storage::Storage;
 
 /// All kinds of interpreters: the words are those of Linkerd's configuration, whose block can be copied.
@@ -63,8 +63,8 @@ pub struct RelayParts {
     pub names: Limits,
     /// Counts.
     pub metrics: ClientMetrics,
-    /// `stateDir`: where last good values are kept.
-    pub state_dir: Option<StateDir>,
+    /// `stateDir`: where last good values are kept, for as long as that is ours.
+    pub files: Option<Files>,
 }
 
 /// A relay: what interfaces are served from.
@@ -161,7 +161,7 @@ impl RelayConfig {
     /// # Errors
     /// One line: what cannot be built, and why.
     pub fn build(&self, parts: &RelayParts) -> Result<Relay, String> {
-        let RelayParts { local, names, metrics, state_dir } = parts;
+        let RelayParts { local, names, metrics, files } = parts;
         let name = self.upstream.dst.to_string();
         let timings = self.upstream.timings();
         let protocol = self.upstream.protocol(&name, *names, metrics)?;
@@ -182,8 +182,10 @@ impl RelayConfig {
                 Some(Controller::new(at, http))
             }
         };
-        let snapshot = state_dir.as_ref().map(|folder| Snapshot::open(folder, kind, &self.upstream.dst, *names));
-        let begun = snapshot.map(|snapshot| Arc::new(Begun::new(snapshot)));
+        let begun = files.as_ref().map(|files| {
+            let snapshot = Snapshot::open(files.directory(), kind, &self.upstream.dst, *names);
+            Arc::new(Begun::new(snapshot, files.clone()))
+        });
         let interpreter = Remote::new(upstream, controller.clone(), local.clone(), begun.clone());
         let keeper = begun.map(|begun| Arc::new(Keeper::start(interpreter.clone(), begun)));
         let storage: Arc<dyn Storage> = Arc::new(RemoteDtabs::new(interpreter.clone(), controller));

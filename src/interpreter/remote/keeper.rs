@@ -14,6 +14,7 @@ use super::Remote;
 use super::snapshot::{Known, Snapshot};
 use crate::client::{Ask, Failure, Feed};
 use crate::interpreter::local::BindingKey;
+use crate::runtime::handover::Files;
 use crate::store::Observer;
 
 /// How often it is seen whether anything has changed.
@@ -34,6 +35,8 @@ const TICK: Duration = Duration::from_millis(100);
 /// What is followed now and has a value of before.
 pub(super) struct Begun {
     pub(super) snapshot: Snapshot,
+    /// Whose the file is.
+    files: Files,
     /// The first to be due first.
     due: Mutex<VecDeque<Due>>,
 }
@@ -66,8 +69,8 @@ struct Written {
 // === impl Begun ===
 
 impl Begun {
-    pub(super) fn new(snapshot: Snapshot) -> Self {
-        Self { snapshot, due: Mutex::default() }
+    pub(super) fn new(snapshot: Snapshot, files: Files) -> Self {
+        Self { snapshot, files, due: Mutex::default() }
     }
 
     /// Something is followed from now on.
@@ -145,6 +148,9 @@ impl Shared {
 
     /// Returns how long it took.
     async fn write(&self) -> Duration {
+        if !self.begun.files.are_ours() {
+            return Duration::ZERO; // the process that was here before writes what it knows to the end
+        }
         let mut written = self.written.lock().await;
         let (print, known) = self.remote.known();
         if written.last.is_some_and(|(last, at)| last == print && at.elapsed() < ANEW) {

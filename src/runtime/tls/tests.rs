@@ -20,7 +20,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::super::{Conn, Connections, Endpoint, Listener, accept};
+use super::super::{Conn, Connections, Endpoint, Listener, Queue, accept};
 use super::reload::Lookout;
 use super::testing::{Authority, Issued, file, server};
 use super::{Reason, Renewals, Server};
@@ -64,7 +64,10 @@ impl World {
         .expect("free port");
         let address = listener.address();
         let (stop, stopped) = oneshot::channel::<()>();
-        let stopped = async move { drop(stopped.await) };
+        let stopped = async move {
+            drop(stopped.await);
+            Queue::Ours
+        };
         let connections = Connections::new(1_000);
         let server = AbortOnDropHandle::new(tokio::spawn(accept(listener, connections.clone(), stopped, echo)));
         Self { tls, address, authority, folder, connections, stop: Some(stop), server }

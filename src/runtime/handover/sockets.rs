@@ -1,0 +1,160 @@
+//! Listening sockets that somebody else has opened.
+
+use std::net::{SocketAddr, TcpListener};
+
+use socket2::SockRef;
+
+use super::super::Endpoint;
+
+/// Sockets that wait for the block of the configuration that they belong to.
+#[derive(Debug, Default)]
+pub struct Inherited {
+    sockets: Vec<Socket>,
+}
+
+/// One of them.
+#[derive(Debug)]
+pub(super) struct Socket {
+    pub(super) listener: TcpListener,
+    pub(super) address: SocketAddr,
+    /// The block that it belonged to and the address there, if another rosterd had it.
+    pub(super) was: Option<(String, SocketAddr)>,
+    /// Somebody else has it, too, and will pass it to whoever comes next: a supervisor.
+    pub(super) lives_on: bool,
+    /// How messages call it.
+    pub(super) name: String,
+}
+
+/// A socket that found its block.
+#[derive(Debug)]
+pub(in super::super) struct Found {
+    pub(in super::super) listener: TcpListener,
+    pub(in super::super) lives_on: bool,
+}
+
+// === impl Inherited ===
+
+impl Inherited {
+    /// Adds those of another source; the first that fits a block is taken.
+    pub fn and(mut self, other: Self) -> Self {
+        self.sockets.extend(other.sockets);
+        self
+    }
+
+    /// Are there any?
+    pub fn is_empty(&self) -> bool {
+        self.sockets.is_empty()
+    }
+
+    /// Adds one.
+    ///
+    /// # Errors
+    /// It is no listening TCP socket.
+    pub(super) fn add(
+        &mut self,
+        listener: TcpListener,
+        was: Option<(String, SocketAddr)>,
+        lives_on: bool,
+        name: String,
+    ) -> Result<(), String> {
+        let address = listener.local_addr().map_err(|error| format!("{name} is no TCP socket: {error}"))?;
+        if !SockRef::from(&listener).is_listener().unwrap_or(false) {
+            return Err(format!("{name} ({address}) does not listen"));
+        }
+        self.sockets.push(Socket { listener, address, was, lives_on, name });
+        Ok(())
+    }
+
+    /// Takes the one that a block of the configuration has its place at.
+    pub(in super::super) fn take(&mut self, endpoint: &Endpoint) -> Option<Found> {
+        let place = self.sockets.iter().position(|socket| socket.fits(endpoint))?;
+        let Socket { listener, address, lives_on, name, .. } = self.sockets.remove(place);
+        tracing::info!(%address, socket = name, "{} takes a socket that is open already", endpoint.key);
+        Some(Found { listener, lives_on })
+    }
+
+    /// All blocks have what they need. What is left of another rosterd is closed there and here.
+    ///
+    /// # Errors
+    /// A supervisor has passed a socket that nobody would accept from: its clients would wait for ever.
+    pub fn finish(self) -> Result<(), String> {
+        for Socket { address, lives_on, name, .. } in self.sockets {
+            if lives_on {
+                return Err(format!(
+                    "the supervisor passes {name} ({address}), where the configuration has nothing; take it out of the \
+                     socket unit, or set `ip` and `port` of a block to it"
+                ));
+            }
+            tracing::info!(%address, socket = name, "not in this configuration any more: closed");
+        }
+        Ok(())
+    }
+}
+
+// === impl Socket ===
+
+impl Socket {
+    fn fits(&self, endpoint: &Endpoint) -> bool {
+        let (wanted, is) = (endpoint.address, self.address);
+        if wanted.port() == 0 {
+            // Any port will do, so it keeps the one that it had.
+            return self.was.as_ref().is_some_and(|(key, was)| *key == endpoint.key && *was == wanted);
+        }
+        // A supervisor's socket for all addresses is one for both families unless told otherwise.
+        wanted == is
+            || wanted.port() == is.port()
+                && wanted.ip().is_unspecified()
+                && is.ip().is_unspecified()
+                && is.is_ipv6()
+                && self.lives_on
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::SocketOptions;
+
+    fn endpoint(key: &str, address: SocketAddr) -> Endpoint {
+        let options = SocketOptions::default();
+        Endpoint { what: "test".to_owned(), key: key.to_owned(), address, options, tls: None }
+    }
+
+    fn bound() -> (TcpListener, SocketAddr) {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = listener.local_addr().expect("bound");
+        (listener, address)
+    }
+
+    #[test]
+    fn a_block_gets_the_socket_of_its_address_or_with_port_0_that_of_its_predecessor() {
+        let any: SocketAddr = "127.0.0.1:0".parse().expect("an address");
+        let mut inherited = Inherited::default();
+        let ((first, at), (second, _)) = (bound(), bound());
+        inherited.add(first, Some(("interfaces[0]".to_owned(), any)), false, "x".to_owned()).expect("listens");
+        inherited.add(second, Some(("interfaces[1]".to_owned(), any)), false, "y".to_owned()).expect("listens");
+        assert!(inherited.take(&endpoint("interfaces[2]", any)).is_none());
+        assert!(inherited.take(&endpoint("admin", "127.0.0.1:1".parse().expect("an address"))).is_none());
+        assert!(inherited.take(&endpoint("interfaces[1]", any)).is_some());
+        assert!(inherited.take(&endpoint("interfaces[7]", at)).is_some(), "blocks may change places");
+        assert!(inherited.is_empty());
+    }
+
+    #[test]
+    fn what_does_not_listen_is_refused() {
+        let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).expect("a socket");
+        socket.bind(&"127.0.0.1:0".parse::<SocketAddr>().expect("an address").into()).expect("a free port");
+        let refused = Inherited::default().add(socket.into(), None, true, "descriptor 3".to_owned());
+        assert!(refused.expect_err("refused").contains("does not listen"));
+    }
+
+    #[test]
+    fn a_socket_of_a_supervisor_that_nobody_would_accept_from_is_an_error() {
+        let ((kept, at), (closed, _)) = (bound(), bound());
+        let mut inherited = Inherited::default();
+        inherited.add(closed, Some(("admin".to_owned(), at)), false, "x".to_owned()).expect("listens");
+        inherited.add(kept, None, true, "descriptor 3".to_owned()).expect("listens");
+        let error = inherited.finish().expect_err("refused");
+        assert!(error.contains(&format!("descriptor 3 ({at})")), "{error}");
+    }
+}
