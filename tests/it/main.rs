@@ -14,6 +14,7 @@ mod fixes;
 mod fuzz_entries;
 mod golden_http;
 mod golden_thrift;
+mod handover;
 mod name_values;
 mod relay;
 mod relay_dtabs;

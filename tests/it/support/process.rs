@@ -90,13 +90,24 @@ impl Rosterd {
     }
 
     fn spawn(folder: TempDir, config: &str) -> Self {
+        Self::spawn_with(folder, config, &[])
+    }
+
+    /// Starts rosterd with further arguments, and waits for nothing.
+    pub fn spawn_with(folder: TempDir, config: &str, arguments: &[&str]) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_rosterd"));
+        command.args(arguments).stdin(Stdio::null());
+        Self::spawn_by(command, folder, config)
+    }
+
+    /// Starts rosterd by a command that takes its configuration as the last argument.
+    pub fn spawn_by(mut command: Command, folder: TempDir, config: &str) -> Self {
         let file = folder.path().join("rosterd.yaml");
         let admin = if config.lines().any(|line| line.starts_with("admin:")) { "" } else { "admin: {port: 0}\n" };
         std::fs::write(&file, format!("{admin}{config}")).expect("the folder is writable");
-        let mut child = Command::new(env!("CARGO_BIN_EXE_rosterd"))
+        let mut child = command
             .arg(&file)
             .current_dir(folder.path())
-            .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
@@ -108,7 +119,7 @@ impl Rosterd {
     }
 
     /// Ports as namerd announces them: `serving http on /127.0.0.1:9991` is the admin server, then one line per interface.
-    fn learn_ports(&mut self, config: &str) {
+    pub fn learn_ports(&mut self, config: &str) {
         let interfaces = interfaces_in(config);
         let announced = |lines: &[String]| lines.iter().filter_map(|line| announcement(line)).collect::<Vec<_>>();
         let deadline = Instant::now() + PATIENCE;
@@ -127,7 +138,8 @@ impl Rosterd {
         }
     }
 
-    fn wait_until_ready(&mut self) {
+    /// Waits until the admin server says so.
+    pub fn wait_until_ready(&mut self) {
         let deadline = Instant::now() + PATIENCE;
         loop {
             let answer = wire::get(self.admin(), "/ready");

@@ -1,0 +1,61 @@
+//! A new process takes the place of a running one, and nobody notices.
+
+mod failing;
+mod restarts;
+pub mod router;
+mod unnoticed;
+
+use crate::support::{Rosterd, folder};
+use tempfile::TempDir;
+
+const THRIFT: &str = "io.l5d.thriftNameInterpreter";
+
+/// What processes that follow each other share.
+struct Home {
+    folder: TempDir,
+}
+
+impl Home {
+    fn new() -> Self {
+        let folder = folder();
+        std::fs::create_dir(folder.path().join("disco")).expect("an empty folder");
+        Self { folder }
+    }
+
+    /// A configuration on free ports, or on those of the process before, with further keys.
+    fn config(&self, keys: &str) -> String {
+        let home = self.folder.path().display();
+        format!(
+            "storage: {{kind: io.l5d.inMemory, namespaces: {{default: '/svc => /#/io.l5d.fs'}}}}
+namers: [{{kind: io.l5d.fs, rootDir: {home}/disco}}]
+interfaces:
+- {{kind: io.l5d.httpController, port: 0}}
+- {{kind: {THRIFT}, port: 0}}
+stateDir: {home}/state
+{keys}"
+        )
+    }
+
+    /// Gives a name this address.
+    fn set(&self, name: &str, port: u16) {
+        let (new, file) = (self.folder.path().join("new"), self.folder.path().join("disco").join(name));
+        std::fs::write(&new, format!("127.0.0.1 {port}\n")).expect("the folder is writable");
+        std::fs::rename(&new, &file).expect("the folder is writable");
+    }
+
+    fn start(&self, keys: &str) -> Rosterd {
+        Rosterd::start(&self.config(keys))
+    }
+
+    /// Starts one in the place of the one that runs.
+    fn take_over(&self, keys: &str) -> Rosterd {
+        let mut new = Rosterd::spawn_with(folder(), &self.config(keys), &["--take-over"]);
+        new.learn_ports(&self.config(keys));
+        new
+    }
+}
+
+/// How often something is to be done: the number in the environment, or this one.
+fn times(variable: &str, otherwise: usize) -> usize {
+    std::env::var(variable).ok().and_then(|number| number.parse().ok()).unwrap_or(otherwise)
+}
