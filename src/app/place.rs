@@ -5,7 +5,7 @@ use std::path::Path;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::runtime::handover::{Files, Inherited, Offer, TakeOver};
-use crate::runtime::{Drain, Endpoint, Listener, Pending, Readiness, bind_all};
+use crate::runtime::{Drain, Endpoint, Listener, Pending, Readiness, StateDir, bind_all};
 
 /// How the process comes to its place.
 #[derive(Debug, Default)]
@@ -40,7 +40,7 @@ impl Place {
         state_dir: Option<&Path>,
         Start { take_over, activated }: Start,
     ) -> Result<(Self, Vec<Listener>), String> {
-        let files = state_dir.map(Files::of);
+        let files = state_dir.map(|path| Files::of(StateDir::open(path)));
         let (mut taken, mut inherited) = (None, activated);
         if take_over && let Some(files) = &files {
             match TakeOver::ask(files).await.map_err(|error| error.to_string())? {
@@ -49,7 +49,7 @@ impl Place {
                     (taken, inherited) = (Some(take_over), sockets.and(inherited));
                 }
                 None => {
-                    let directory = files.directory().display();
+                    let directory = files.directory().path().display();
                     tracing::info!(%directory, "no process to take over from: an ordinary start");
                 }
             }

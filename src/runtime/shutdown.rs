@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use futures_util::FutureExt;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
@@ -53,18 +52,18 @@ pub async fn drain_all(
     admin: impl Future<Output = ()>,
 ) -> bool {
     // Serves until `Phase::Done`, or until its listener is with another process and its last connection has gone.
-    let mut admin = std::pin::pin!(admin.fuse());
-    let (clean, deadline) = {
-        let mut leaving = std::pin::pin!(leave(drain, plan, readiness, interfaces));
-        tokio::select! {
-            outcome = &mut leaving => outcome,
-            () = &mut admin => leaving.await,
-        }
+    let mut admin = std::pin::pin!(admin);
+    let mut leaving = std::pin::pin!(leave(drain, plan, readiness, interfaces));
+    let ((clean, deadline), admin_is_gone) = tokio::select! {
+        outcome = &mut leaving => (outcome, false),
+        () = &mut admin => (leaving.await, true),
     };
     drain.enter(Phase::Done);
-    // Whoever asked for the drain over HTTP gets its answer even if the grace is over.
-    let last = deadline.max(Instant::now() + Duration::from_millis(500));
-    let _ = timeout_at(last, admin).await;
+    if !admin_is_gone {
+        // Whoever asked for the drain over HTTP gets its answer even if the grace is over.
+        let last = deadline.max(Instant::now() + Duration::from_millis(500));
+        let _ = timeout_at(last, admin).await;
+    }
     if clean {
         tracing::info!("every client was answered; good bye");
     } else {
@@ -193,7 +192,10 @@ mod tests {
         let admin = drain.clone();
         let began = Instant::now();
         drain.request(Request::hand_over("process 2"));
-        assert!(drain_all(&drain, PLAN, &readiness, servers, async move { admin.reached(Phase::Done).await }).await);
+        let admin = async move {
+            admin.accepts_until(Phase::Done).await;
+        };
+        assert!(drain_all(&drain, PLAN, &readiness, servers, admin).await);
         assert_eq!((began.elapsed(), readiness.state()), (Duration::from_secs(1), readiness::State::Ready(Vec::new())));
     }
 

@@ -21,7 +21,7 @@ pub fn activated() -> Result<Inherited, String> {
         };
         let listener = passed.take_tcp_listener(place).map_err(|error| format!("{name}: {error}"))?;
         if let Some(listener) = listener {
-            inherited.add(listener, None, true, name)?;
+            inherited.add(listener, None, name)?;
         }
     }
     Ok(inherited)

@@ -3,7 +3,7 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,6 +11,8 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
+
+use crate::runtime::StateDir;
 
 const NAME: &str = "lock";
 /// A process that has just been told to end lets go within this time.
@@ -22,38 +24,48 @@ const TICK: Duration = Duration::from_millis(100);
 /// that happens.
 #[derive(Clone, Debug)]
 pub struct Files {
-    directory: PathBuf,
-    lock: Arc<watch::Sender<Option<File>>>,
+    directory: StateDir,
+    claim: Arc<watch::Sender<Claim>>,
+}
+
+#[derive(Debug)]
+enum Claim {
+    None,
+    Locked {
+        _file: File,
+    },
+    /// There can be no lock, because the directory cannot be used; it may be mended later, and nobody else has files there.
+    Unlocked,
 }
 
 // === impl Files ===
 
 impl Files {
-    /// Those in this directory, which is made if there is none. They are not ours yet.
-    pub fn of(directory: &Path) -> Self {
-        Self { directory: directory.to_owned(), lock: Arc::default() }
+    /// Those in this directory. They are not ours yet.
+    pub fn of(directory: StateDir) -> Self {
+        Self { directory, claim: Arc::new(watch::Sender::new(Claim::None)) }
     }
 
     /// Where they are.
-    pub fn directory(&self) -> &Path {
+    pub fn directory(&self) -> &StateDir {
         &self.directory
     }
 
     /// Are they ours?
     pub fn are_ours(&self) -> bool {
-        self.lock.borrow().is_some()
+        !matches!(*self.claim.borrow(), Claim::None)
     }
 
     /// Waits until they are ours. Cancel safe.
     pub async fn ours(&self) {
-        let mut lock = self.lock.subscribe();
-        if lock.wait_for(Option::is_some).await.is_err() {
+        let mut claim = self.claim.subscribe();
+        if claim.wait_for(|claim| !matches!(claim, Claim::None)).await.is_err() {
             std::future::pending().await // cannot happen: the sender lives in `self`
         }
     }
 
     /// Makes them ours. A process that is about to end is waited for. A directory that cannot be used keeps nobody from
-    /// starting: there are no files, then.
+    /// starting.
     ///
     /// # Errors
     /// One line: another process has them.
@@ -64,7 +76,8 @@ impl Files {
                 Ok(true) => return Ok(()),
                 Ok(false) => {}
                 Err(problem) => {
-                    tracing::warn!("{problem}: nothing is kept, and nobody can take over");
+                    tracing::warn!("{problem}: nobody can take over");
+                    self.claim.send_replace(Claim::Unlocked);
                     return Ok(());
                 }
             }
@@ -73,7 +86,7 @@ impl Files {
                 return Err(format!(
                     "stateDir {} is in use by {owner}; give each process a directory of its own, or start this one with \
                      --take-over",
-                    self.directory.display()
+                    self.directory.path().display()
                 ));
             }
             sleep(TICK).await;
@@ -85,7 +98,7 @@ impl Files {
         while !self.try_claim().unwrap_or(false) {
             sleep(TICK).await;
         }
-        tracing::info!(directory = %self.directory.display(), "the files in stateDir are ours now");
+        tracing::info!(directory = %self.directory.path().display(), "the files in stateDir are ours now");
     }
 
     /// Makes them ours if nobody has them.
@@ -93,26 +106,27 @@ impl Files {
         if self.are_ours() {
             return Ok(true);
         }
-        let locked = std::fs::create_dir_all(&self.directory).and_then(|()| lock(&self.directory.join(NAME)));
+        let locked =
+            std::fs::create_dir_all(self.directory.path()).and_then(|()| lock(&self.directory.path().join(NAME)));
         match locked {
             Ok(None) => Ok(false),
             Ok(Some(file)) => {
-                self.lock.send_replace(Some(file));
+                self.claim.send_replace(Claim::Locked { _file: file });
                 Ok(true)
             }
-            Err(error) => Err(format!("stateDir {} cannot be used: {error}", self.directory.display())),
+            Err(error) => Err(format!("stateDir {} cannot be used: {error}", self.directory.path().display())),
         }
     }
 
     /// Does a process have them?
     pub(super) fn are_taken(&self) -> bool {
-        let path = self.directory.join(NAME);
+        let path = self.directory.path().join(NAME);
         self.are_ours() || path.exists() && lock(&path).is_ok_and(|lock| lock.is_none())
     }
 
     fn owner(&self) -> Option<u32> {
         let mut text = String::new();
-        File::open(self.directory.join(NAME)).ok()?.take(32).read_to_string(&mut text).ok()?;
+        File::open(self.directory.path().join(NAME)).ok()?.take(32).read_to_string(&mut text).ok()?;
         text.trim().parse().ok()
     }
 }
@@ -140,7 +154,8 @@ mod tests {
     async fn files_belong_to_one_at_a_time_and_are_inherited() {
         let folder = tempfile::tempdir().expect("a folder");
         let directory = folder.path().join("state");
-        let (first, second) = (Files::of(&directory), Files::of(&directory));
+        let of = |path: &Path| Files::of(StateDir::open(path));
+        let (first, second) = (of(&directory), of(&directory));
         assert!(!first.are_taken());
         first.claim().await.expect("free");
         assert!(first.are_ours() && second.are_taken() && !second.are_ours());
@@ -163,8 +178,9 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let taken = folder.path().join("taken");
         std::fs::write(&taken, "a file").expect("written");
-        let files = Files::of(&taken);
+        let files = Files::of(StateDir::open(&taken));
+        assert!(!files.are_taken());
         files.claim().await.expect("nobody has them");
-        assert!(!files.are_ours() && !files.are_taken());
+        assert!(files.are_ours(), "it may be mended");
     }
 }

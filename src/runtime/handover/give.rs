@@ -46,14 +46,15 @@ impl Offer {
     /// Adds a socket.
     pub fn add(&mut self, listener: &Listener) {
         let (key, configured) = listener.place();
-        let passed = Passed { key: key.to_owned(), configured, lives_on: listener.lives_on };
+        let what = listener.what().to_owned();
+        let passed = Passed { key: key.to_owned(), what, configured, lives_on: listener.lives_on };
         self.sockets.push((passed, std::sync::Arc::downgrade(&listener.socket)));
     }
 
     /// Hands the sockets over to the first process that asks for them and proves to serve, and has `drain` end this one.
     /// Goes on until that is dropped. Must be called within a runtime, by who has the files or is about to inherit them.
     pub fn keep(self, files: &Files, drain: Drain) -> Option<AbortOnDropHandle<()>> {
-        let path = files.directory().join(SOCKET);
+        let path = files.directory().path().join(SOCKET);
         match Door::open(&path) {
             Ok(door) => Some(AbortOnDropHandle::new(tokio::spawn(self.wait(door, drain)))),
             Err(error) => {

@@ -60,6 +60,8 @@ pub(super) enum Message {
 pub(super) struct Passed {
     /// The block of the configuration: `admin`, `interfaces[0]`.
     pub(super) key: String,
+    /// What is served there.
+    pub(super) what: String,
     /// The address in that block; its port may be 0.
     pub(super) configured: SocketAddr,
     /// It is somebody else's, too, who will pass it to whoever comes next.

@@ -5,6 +5,7 @@ use std::net::{SocketAddr, TcpListener};
 use socket2::SockRef;
 
 use super::super::Endpoint;
+use super::message::Passed;
 
 /// Sockets that wait for the block of the configuration that they belong to.
 #[derive(Debug, Default)]
@@ -17,10 +18,9 @@ pub struct Inherited {
 pub(super) struct Socket {
     pub(super) listener: TcpListener,
     pub(super) address: SocketAddr,
-    /// The block that it belonged to and the address there, if another rosterd had it.
-    pub(super) was: Option<(String, SocketAddr)>,
-    /// Somebody else has it, too, and will pass it to whoever comes next: a supervisor.
-    pub(super) lives_on: bool,
+    /// What it was to another rosterd, if one had it. Others pass what they have opened themselves, and will pass to
+    /// whoever comes next: supervisors.
+    pub(super) was: Option<Passed>,
     /// How messages call it.
     pub(super) name: String,
 }
@@ -50,25 +50,21 @@ impl Inherited {
     ///
     /// # Errors
     /// It is no listening TCP socket.
-    pub(super) fn add(
-        &mut self,
-        listener: TcpListener,
-        was: Option<(String, SocketAddr)>,
-        lives_on: bool,
-        name: String,
-    ) -> Result<(), String> {
+    pub(super) fn add(&mut self, listener: TcpListener, was: Option<Passed>, name: String) -> Result<(), String> {
         let address = listener.local_addr().map_err(|error| format!("{name} is no TCP socket: {error}"))?;
         if !SockRef::from(&listener).is_listener().unwrap_or(false) {
             return Err(format!("{name} ({address}) does not listen"));
         }
-        self.sockets.push(Socket { listener, address, was, lives_on, name });
+        self.sockets.push(Socket { listener, address, was, name });
         Ok(())
     }
 
     /// Takes the one that a block of the configuration has its place at.
     pub(in super::super) fn take(&mut self, endpoint: &Endpoint) -> Option<Found> {
         let place = self.sockets.iter().position(|socket| socket.fits(endpoint))?;
-        let Socket { listener, address, lives_on, name, .. } = self.sockets.remove(place);
+        let socket = self.sockets.remove(place);
+        let lives_on = socket.lives_on();
+        let Socket { listener, address, name, .. } = socket;
         tracing::info!(%address, socket = name, "{} takes a socket that is open already", endpoint.key);
         Some(Found { listener, lives_on })
     }
@@ -78,14 +74,15 @@ impl Inherited {
     /// # Errors
     /// A supervisor has passed a socket that nobody would accept from: its clients would wait for ever.
     pub fn finish(self) -> Result<(), String> {
-        for Socket { address, lives_on, name, .. } in self.sockets {
-            if lives_on {
+        for socket in self.sockets {
+            let Socket { address, name, .. } = &socket;
+            if socket.lives_on() {
                 return Err(format!(
                     "the supervisor passes {name} ({address}), where the configuration has nothing; take it out of the \
                      socket unit, or set `ip` and `port` of a block to it"
                 ));
             }
-            tracing::info!(%address, socket = name, "not in this configuration any more: closed");
+            tracing::info!(%address, socket = *name, "not in this configuration any more: closed");
         }
         Ok(())
     }
@@ -94,11 +91,18 @@ impl Inherited {
 // === impl Socket ===
 
 impl Socket {
+    fn lives_on(&self) -> bool {
+        self.was.as_ref().is_none_or(|was| was.lives_on)
+    }
+
     fn fits(&self, endpoint: &Endpoint) -> bool {
         let (wanted, is) = (endpoint.address, self.address);
         if wanted.port() == 0 {
             // Any port will do, so it keeps the one that it had.
-            return self.was.as_ref().is_some_and(|(key, was)| *key == endpoint.key && *was == wanted);
+            return self
+                .was
+                .as_ref()
+                .is_some_and(|was| (&was.key, &was.what, was.configured) == (&endpoint.key, &endpoint.what, wanted));
         }
         // A supervisor's socket for all addresses is one for both families unless told otherwise.
         wanted == is
@@ -106,7 +110,7 @@ impl Socket {
                 && wanted.ip().is_unspecified()
                 && is.ip().is_unspecified()
                 && is.is_ipv6()
-                && self.lives_on
+                && self.lives_on()
     }
 }
 
@@ -126,13 +130,17 @@ mod tests {
         (listener, address)
     }
 
+    fn passed(key: &str, configured: SocketAddr) -> Option<Passed> {
+        Some(Passed { key: key.to_owned(), what: "test".to_owned(), configured, lives_on: false })
+    }
+
     #[test]
     fn a_block_gets_the_socket_of_its_address_or_with_port_0_that_of_its_predecessor() {
         let any: SocketAddr = "127.0.0.1:0".parse().expect("an address");
         let mut inherited = Inherited::default();
         let ((first, at), (second, _)) = (bound(), bound());
-        inherited.add(first, Some(("interfaces[0]".to_owned(), any)), false, "x".to_owned()).expect("listens");
-        inherited.add(second, Some(("interfaces[1]".to_owned(), any)), false, "y".to_owned()).expect("listens");
+        inherited.add(first, passed("interfaces[0]", any), "x".to_owned()).expect("listens");
+        inherited.add(second, passed("interfaces[1]", any), "y".to_owned()).expect("listens");
         assert!(inherited.take(&endpoint("interfaces[2]", any)).is_none());
         assert!(inherited.take(&endpoint("admin", "127.0.0.1:1".parse().expect("an address"))).is_none());
         assert!(inherited.take(&endpoint("interfaces[1]", any)).is_some());
@@ -144,7 +152,7 @@ mod tests {
     fn what_does_not_listen_is_refused() {
         let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).expect("a socket");
         socket.bind(&"127.0.0.1:0".parse::<SocketAddr>().expect("an address").into()).expect("a free port");
-        let refused = Inherited::default().add(socket.into(), None, true, "descriptor 3".to_owned());
+        let refused = Inherited::default().add(socket.into(), None, "descriptor 3".to_owned());
         assert!(refused.expect_err("refused").contains("does not listen"));
     }
 
@@ -152,8 +160,8 @@ mod tests {
     fn a_socket_of_a_supervisor_that_nobody_would_accept_from_is_an_error() {
         let ((kept, at), (closed, _)) = (bound(), bound());
         let mut inherited = Inherited::default();
-        inherited.add(closed, Some(("admin".to_owned(), at)), false, "x".to_owned()).expect("listens");
-        inherited.add(kept, None, true, "descriptor 3".to_owned()).expect("listens");
+        inherited.add(closed, passed("admin", at), "x".to_owned()).expect("listens");
+        inherited.add(kept, None, "descriptor 3".to_owned()).expect("listens");
         let error = inherited.finish().expect_err("refused");
         assert!(error.contains(&format!("descriptor 3 ({at})")), "{error}");
     }

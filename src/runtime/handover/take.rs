@@ -91,7 +91,7 @@ impl TakeOver {
 async fn connect(files: &Files) -> Result<Option<Channel>, TakeOverError> {
     let until = Instant::now() + SETTLING;
     loop {
-        match Channel::connect(&files.directory().join(SOCKET)) {
+        match Channel::connect(&files.directory().path().join(SOCKET)) {
             Ok(channel) => return Ok(Some(channel)),
             Err(Broken::System(Errno::NOENT | Errno::CONNREFUSED | Errno::AGAIN))
                 if files.are_taken() && Instant::now() < until =>
@@ -116,8 +116,7 @@ async fn sockets(channel: &Channel) -> Result<Inherited, Broken> {
     let mut inherited = Inherited::default();
     for (passed, socket) in listeners.into_iter().zip(sockets) {
         let name = format!("socket {} of process {}", passed.key, channel.pid());
-        let was = Some((passed.key, passed.configured));
-        inherited.add(TcpListener::from(socket), was, passed.lives_on, name).map_err(Broken::Nonsense)?;
+        inherited.add(TcpListener::from(socket), Some(passed), name).map_err(Broken::Nonsense)?;
     }
     Ok(inherited)
 }

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::time::Duration;
 
 use tokio::net::TcpStream;
@@ -12,7 +13,7 @@ use super::channel::{Broken, Channel};
 use super::message::{MOST_BYTES, Message, VERSION};
 use super::*;
 use crate::config::SocketOptions;
-use crate::runtime::{Connections, Drain, Endpoint, Listener, Phase, Way, accept};
+use crate::runtime::{Connections, Drain, Endpoint, Listener, Phase, StateDir, Way, accept};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -31,6 +32,10 @@ fn endpoint(address: SocketAddr) -> Endpoint {
     Endpoint { what: "test".to_owned(), key: "admin".to_owned(), address, options, tls: None }
 }
 
+fn of(path: &Path) -> Files {
+    Files::of(StateDir::open(path))
+}
+
 /// Accepts and does nothing else.
 fn served(listener: Listener, drain: &Drain) -> AbortOnDropHandle<()> {
     let drain = drain.clone();
@@ -42,7 +47,7 @@ fn served(listener: Listener, drain: &Drain) -> AbortOnDropHandle<()> {
 
 async fn old() -> Old {
     let folder = tempfile::tempdir().expect("a folder");
-    let (files, drain) = (Files::of(folder.path()), Drain::new());
+    let (files, drain) = (of(folder.path()), Drain::new());
     files.claim().await.expect("free");
     let listener = Listener::bind(endpoint("127.0.0.1:0".parse().expect("an address"))).expect("a free port");
     let (address, mut offer) = (listener.address(), Offer::default());
@@ -59,7 +64,7 @@ impl Old {
 
     /// It has noticed that nothing came of a hand-over, and serves.
     async fn serves_on(&self) {
-        let (_, inherited) = TakeOver::ask(&Files::of(self.folder.path())).await.expect("asked").expect("it is there");
+        let (_, inherited) = TakeOver::ask(&of(self.folder.path())).await.expect("asked").expect("it is there");
         assert!(!inherited.is_empty());
         assert_eq!(self.drain.way(), None);
         TcpStream::connect(self.address).await.expect("it accepts");
@@ -71,7 +76,7 @@ async fn a_new_process_gets_the_sockets_and_the_old_one_leaves_when_it_serves() 
     let old = old().await;
     let mode = std::fs::metadata(old.folder.path().join(SOCKET)).expect("it is there").permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
-    let files = Files::of(old.folder.path());
+    let files = of(old.folder.path());
     let (take_over, mut inherited) = TakeOver::ask(&files).await.expect("asked").expect("it is there");
     let listeners = crate::runtime::bind_all(vec![endpoint(old.address)], &mut inherited).expect("taken");
     assert_eq!(listeners[0].address(), old.address);
@@ -141,7 +146,7 @@ async fn messages_are_bounded() {
 #[tokio::test]
 async fn where_nobody_is_there_is_nobody_to_take_over_from() {
     let folder = tempfile::tempdir().expect("a folder");
-    let files = Files::of(&folder.path().join("state"));
+    let files = of(&folder.path().join("state"));
     assert!(TakeOver::ask(&files).await.expect("asked").is_none(), "no directory");
     let Old { folder, files, offered, drain, .. } = old().await;
     std::mem::forget(offered); // as a process that was killed leaves its socket
@@ -151,5 +156,5 @@ async fn where_nobody_is_there_is_nobody_to_take_over_from() {
     assert!(socket.exists());
     std::fs::remove_file(&socket).expect("removed");
     std::os::unix::net::UnixListener::bind(&socket).expect("bound, and closed at once");
-    assert!(TakeOver::ask(&Files::of(folder.path())).await.expect("asked").is_none());
+    assert!(TakeOver::ask(&of(folder.path())).await.expect("asked").is_none());
 }

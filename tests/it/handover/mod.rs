@@ -1,6 +1,6 @@
 //! A new process takes the place of a running one, and nobody notices.
 
-mod failing;
+mod place;
 mod restarts;
 pub mod router;
 mod unnoticed;

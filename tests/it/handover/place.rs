@@ -8,7 +8,7 @@ use std::time::Duration;
 use rustix::process::Signal;
 
 use super::{Home, THRIFT};
-use crate::support::{PATIENCE, Rosterd, folder, get, mux, wait_until};
+use crate::support::{PATIENCE, Rosterd, Wire, folder, get, mux, request, wait_until};
 
 /// The old process serves, is ready, and can still hand over.
 fn serves_on(home: &Home, mut old: Rosterd) {
@@ -151,10 +151,10 @@ fn who_is_connected_to_the_old_process_is_answered_and_sent_to_the_new_one() {
     router.send(&mux::tdispatch(2, &mux::addr(b"", &["#", "io.l5d.fs", "web"], "default").write()));
     let known = mux::stamp(&mux::reply(&router.frame()));
     router.send(&mux::tdispatch(2, &mux::addr(&known, &["#", "io.l5d.fs", "web"], "default").write()));
-    let mut kept = crate::support::Wire::open(old.http());
+    let mut kept = Wire::open(old.http());
     kept.send(b"GET /api/1/dtabs HTTP/1.1\r\n\r\n");
     assert_eq!(kept.answer(false).head.status(), 200);
-    let mut health = crate::support::Wire::open(old.admin());
+    let mut health = Wire::open(old.admin());
     let mut new = home.take_over("");
     old.wait_for_output("a hand-over to process");
 
@@ -168,7 +168,7 @@ fn who_is_connected_to_the_old_process_is_answered_and_sent_to_the_new_one() {
     assert_eq!((ready.head.status(), ready.text()), (200, "ready\n"), "the address is well");
     assert_eq!(ready.head.header("connection"), Some("close"));
     let put = "PUT /api/1/dtabs/default HTTP/1.1\r\nContent-Type: text/plain\r\nContent-Length: 6\r\n\r\n/a=>/b";
-    assert_eq!(crate::support::request(new.http(), put).head.status(), 204);
+    assert_eq!(request(new.http(), put).head.status(), 204);
     assert!(!new.output().contains("are ours now"), "the old process still has the files");
 
     let answer = router.frame_within(Duration::from_secs(15));
