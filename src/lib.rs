@@ -10,6 +10,7 @@ pub mod store;
 pub mod backend;
 pub mod client;
 pub mod consul;
+pub mod k8s;
 
 pub mod namer;
 pub mod storage;

@@ -6,6 +6,7 @@ use std::time::SystemTime;
 use super::Parts;
 use super::limits::Limits;
 use crate::consul::ConsulMetrics;
+use crate::k8s::ApiMetrics;
 use crate::runtime::{Connections, Readiness, tls};
 use crate::store::{Staleness, Usage};
 use crate::telemetry::{
@@ -37,6 +38,7 @@ pub(super) fn register(
     let connections = ConnectionCounts::default().with("interfaces", interfaces).with("admin", admin.clone());
     metrics.own.register_collector(Box::new(tables));
     ConsulMetrics::register(&parts.agents, &mut metrics.own);
+    ApiMetrics::register(&parts.servers, &mut metrics.own);
     parts.client.register(&mut metrics.own);
     metrics.own.register_collector(Box::new(Evaluations(parts.evaluators.clone())));
     metrics.own.register_collector(Box::new(ReadinessState(readiness.clone())));

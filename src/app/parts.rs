@@ -8,6 +8,7 @@ use crate::client::ClientMetrics;
 use crate::consul::Agents;
 use crate::interpreter::remote::{Relay, RelayParts};
 use crate::interpreter::{ConfiguredNamer, Interpreter, Local, Namers, Settings};
+use crate::k8s::ApiServers;
 use crate::namer::NamerParts;
 use crate::namer::hosts::Hosts;
 use crate::runtime::StateDir;
@@ -16,6 +17,7 @@ use crate::storage::memory::MemoryStorage;
 use crate::storage::{Storage, StorageParts};
 use crate::store::Evaluators;
 use crate::telemetry::Legacy;
+use crate::transformer::TransformerParts;
 
 /// What interfaces are served from.
 pub struct Parts {
@@ -29,6 +31,8 @@ pub struct Parts {
     pub evaluators: Evaluators,
     /// The Consul agents that storage and namers ask.
     pub agents: Agents,
+    /// The Kubernetes API servers that namers ask.
+    pub servers: ApiServers,
     /// Counts what is asked of other name servers.
     pub client: ClientMetrics,
     /// What makes this process a relay, if it is one, and its kind.
@@ -54,6 +58,8 @@ impl Parts {
         };
         let hosts = Hosts::new(config.own.ip_families);
         let evaluators = Evaluators::start(available_parallelism().map_or(1, usize::from));
+        let servers = ApiServers::new();
+        let transformer_parts = TransformerParts { servers: servers.clone(), ip_families: config.own.ip_families };
         let mut namers = Vec::with_capacity(config.namers.len());
         for block in &config.namers {
             let named = |problem: String| format!("namer {} ({}): {problem}", block.prefix, block.kind);
@@ -62,6 +68,8 @@ impl Parts {
                 fall_through_after: block.fall_through_after,
                 hosts: hosts.clone(),
                 agents: agents.clone(),
+                servers: servers.clone(),
+                ip_families: config.own.ip_families,
                 evaluators: evaluators.clone(),
                 names,
                 client: client.clone(),
@@ -70,7 +78,8 @@ impl Parts {
             let namer = block.config.build(&parts).map_err(named)?;
             let transformers = block.transformers.iter().map(|transformer| {
                 let kind = transformer.kind;
-                transformer.config.build(transformer.prefix.as_ref()).map_err(|problem| format!("{kind}: {problem}"))
+                let built = transformer.config.build(transformer.prefix.as_ref(), &transformer_parts);
+                built.map_err(|problem| format!("{kind}: {problem}"))
             });
             let transformers = transformers.collect::<Result<Vec<_>, _>>().map_err(named)?;
             namers.push(ConfiguredNamer { prefix: block.prefix.clone(), namer, transformers });
@@ -90,6 +99,6 @@ impl Parts {
             Some((_, relay)) => (relay.storage.clone(), Arc::new(relay.interpreter.clone())),
             None => (storage, Arc::new(local.clone())),
         };
-        Ok(Self { storage, interpreter, local, evaluators, agents, client, relay, state_dir })
+        Ok(Self { storage, interpreter, local, evaluators, agents, servers, client, relay, state_dir })
     }
 }

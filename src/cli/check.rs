@@ -10,6 +10,7 @@ use super::load::{Unloaded, load};
 use super::output::Output;
 use crate::app::Config;
 use crate::consul::Agents;
+use crate::k8s::ApiServers;
 use crate::runtime::{Probe, StateDir, heavy};
 
 /// What is asked for besides the check itself.
@@ -76,7 +77,7 @@ pub(super) fn run(config: &Path, with: Option<&Path>, how: How, output: &mut Out
 
 /// Asks every backend, all at once, and tries what else is relied on.
 async fn connect(config: &Config) -> Result<Vec<Probed>, String> {
-    let agents = Agents::new();
+    let (agents, servers) = (Agents::new(), ApiServers::new());
     let mut probes: Vec<(String, Probe)> = Vec::new();
     if let Some(block) = &config.storage {
         let whose = format!("storage {}", block.kind);
@@ -85,7 +86,7 @@ async fn connect(config: &Config) -> Result<Vec<Probed>, String> {
     }
     for block in &config.namers {
         let whose = format!("namer {}", block.prefix);
-        let of_namer = block.config.probes(&agents).map_err(|problem| format!("{whose}: {problem}"))?;
+        let of_namer = block.config.probes(&agents, &servers).map_err(|problem| format!("{whose}: {problem}"))?;
         probes.extend(of_namer.into_iter().map(|probe| (whose.clone(), probe)));
     }
     if let Some(path) = config.own.state_dir.clone() {

@@ -116,11 +116,17 @@ fn transformed(
     let mut reading = Reading::Ready(bound);
     for (place, transformer) in (0u16..).zip(transformers) {
         reading = reading.and_then(|tree| match &transformer.effect {
-            Effect::Addresses(_) => Reading::Ready(tree.map(|leaf| Bound {
-                id: prefixed(&transformer.id_prefix, &leaf.id),
-                source: AddrSource::Transformed { namer: at, transformer: place, inner: Box::new(leaf.source.clone()) },
-                ..leaf.clone()
-            })),
+            Effect::Addresses(map) => map.ready(run).map(|()| {
+                tree.map(|leaf| Bound {
+                    id: prefixed(&transformer.id_prefix, &leaf.id),
+                    source: AddrSource::Transformed {
+                        namer: at,
+                        transformer: place,
+                        inner: Box::new(leaf.source.clone()),
+                    },
+                    ..leaf.clone()
+                })
+            }),
             Effect::Replace(path) => {
                 let mut replacement = None;
                 replace_leaves(&tree, &mut || {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::NamerConfig;
 use super::consul::ConsulConfig;
 use super::fs::FsConfig;
+use super::k8s::{K8sConfig, K8sExternalConfig, K8sNsConfig};
 use super::namerd::NamerdConfig;
 use super::rewrite::RewriteConfig;
 use crate::config::tree::Node;
@@ -17,9 +18,12 @@ pub const KINDS: &[Kind<Box<dyn NamerConfig>>] = &[
     Kind::built("io.l5d.fs", |fields| Some(Box::new(FsConfig::read(fields)?))),
     Kind::built("io.l5d.rewrite", |fields| Some(Box::new(RewriteConfig::read(fields)?))),
     Kind::built("io.l5d.consul", |fields| Some(Box::new(ConsulConfig::read(fields)?))),
-    Kind::not_yet("io.l5d.k8s"),
-    Kind::not_yet("io.l5d.k8s.external").experimental(),
-    Kind::not_yet("io.l5d.k8s.ns"),
+    Kind::built("io.l5d.k8s", |fields| Some(Box::new(K8sConfig::read(fields)?))),
+    Kind::built("io.l5d.k8s.external", |fields| {
+        Some(Box::new(K8sExternalConfig::read(fields)?) as Box<dyn NamerConfig>)
+    })
+    .experimental(),
+    Kind::built("io.l5d.k8s.ns", |fields| Some(Box::new(K8sNsConfig::read(fields)?))),
     Kind::not_yet("io.l5d.marathon"),
     Kind::not_yet("io.l5d.serversets"),
     Kind::not_yet("io.l5d.zkLeader"),
@@ -171,7 +175,7 @@ mod tests {
 
     #[test]
     fn a_namer_that_is_not_built_yet_is_refused_as_that_alone() {
-        refused("[{kind: io.l5d.k8s, prefix: bad, port: x}]", "io.l5d.k8s: not built yet");
+        refused("[{kind: io.l5d.marathon, prefix: bad, port: x}]", "io.l5d.marathon: not built yet");
     }
 
     #[test]

@@ -4,6 +4,7 @@ mod config;
 pub mod consul;
 pub mod fs;
 pub mod hosts;
+pub mod k8s;
 pub mod namerd;
 pub mod rewrite;
 pub mod system;
@@ -16,7 +17,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::client::ClientMetrics;
+use crate::config::IpFamilies;
 use crate::consul::Agents;
+use crate::k8s::ApiServers;
 use crate::name::{Addr, Limits, NameTree, Path};
 use crate::runtime::Probe;
 use crate::store::{Evaluators, Reading, Run, Staleness};
@@ -94,8 +97,8 @@ pub trait NamerConfig: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     /// As [`NamerConfig::build`].
-    fn probes(&self, agents: &Agents) -> Result<Vec<Probe>, String> {
-        let _ = agents;
+    fn probes(&self, agents: &Agents, servers: &ApiServers) -> Result<Vec<Probe>, String> {
+        let _ = (agents, servers);
         Ok(Vec::new())
     }
 }
@@ -111,6 +114,10 @@ pub struct NamerParts {
     pub hosts: Hosts,
     /// The Consul agents of the process.
     pub agents: Agents,
+    /// The Kubernetes API servers of the process.
+    pub servers: ApiServers,
+    /// `ipFamilies`.
+    pub ip_families: IpFamilies,
     /// Evaluates what it computes outside of evaluations that read it.
     pub evaluators: Evaluators,
     /// What is read of dtabs.

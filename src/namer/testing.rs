@@ -8,7 +8,9 @@ use tokio::time::Instant;
 use super::hosts::Hosts;
 use super::{Found, Namer, NamerParts};
 use crate::client::ClientMetrics;
+use crate::config::IpFamilies;
 use crate::consul::Agents;
+use crate::k8s::ApiServers;
 use crate::name::{Addr, Limits, NameTree, Path};
 use crate::store::{Evaluators, Formula, Key, Mailbox, Reading, Run, Watch};
 use crate::telemetry::Legacy;
@@ -125,6 +127,8 @@ pub(super) fn parts(prefix: &str, hosts: Hosts) -> NamerParts {
         fall_through_after: Duration::from_secs(2),
         hosts,
         agents: Agents::new(),
+        servers: ApiServers::new(),
+        ip_families: IpFamilies::default(),
         evaluators: Evaluators::start(1),
         names: Limits::DEFAULT,
         client: ClientMetrics::default(),

@@ -12,8 +12,8 @@ pub const KINDS: &[Kind<Box<dyn TransformerConfig>>] = &[
     Kind::built("io.l5d.specificHost", |fields| Some(Box::new(SpecificHostConfig::read(fields)?))),
     Kind::built("io.l5d.replace", |fields| Some(Box::new(ReplaceConfig::read(fields)?))),
     Kind::built("io.l5d.const", |fields| Some(Box::new(ConstConfig::read(fields)?))),
-    Kind::not_yet("io.l5d.k8s.daemonset"),
-    Kind::not_yet("io.l5d.k8s.localnode"),
+    Kind::built("io.l5d.k8s.daemonset", |fields| Some(Box::new(DaemonSetConfig::read(fields)?))),
+    Kind::built("io.l5d.k8s.localnode", |fields| Some(Box::new(LocalNodeConfig::read(fields)))),
 ];
 
 /// One element of `transformers:`.
@@ -97,6 +97,50 @@ impl ConstConfig {
     }
 }
 
+/// `io.l5d.k8s.localnode`: keeps the addresses on the node of this process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LocalNodeConfig {
+    /// `hostNetwork`: pods share the addresses of their nodes, so that these are told by name.
+    pub host_network: bool,
+}
+
+impl LocalNodeConfig {
+    fn read(fields: &mut Fields<'_>) -> Self {
+        Self { host_network: fields.or("hostNetwork", false) }
+    }
+}
+
+/// `io.l5d.k8s.daemonset`: in the place of each address, the gateways on its node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DaemonSetConfig {
+    /// `k8sHost`: of a kubectl proxy.
+    pub host: String,
+    /// `k8sPort`: its port.
+    pub port: u16,
+    /// `namespace` of the daemon set's service.
+    pub namespace: String,
+    /// `service`: its name.
+    pub service: String,
+    /// `port`: name or number of its port.
+    pub gateway_port: String,
+    /// `hostNetwork`: gateways are found by the names of nodes, not by their networks.
+    pub host_network: bool,
+}
+
+impl DaemonSetConfig {
+    fn read(fields: &mut Fields<'_>) -> Option<Self> {
+        let host = fields.or("k8sHost", "localhost".to_owned());
+        let Port(port) = fields.or("k8sPort", Port(8001));
+        let host_network = fields.or("hostNetwork", false);
+        let mut required = |key: &'static str| {
+            let message = format!("assertion failed: io.l5d.k8s.daemonset: {key} property is required");
+            fields.req_or::<String>(key, message)
+        };
+        let (namespace, service, gateway_port) = (required("namespace"), required("service"), required("port"));
+        Some(Self { host, port, namespace: namespace?, service: service?, gateway_port: gateway_port?, host_network })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -129,11 +173,20 @@ mod tests {
             ("specificHost", "io.l5d.specificHost: host property is required"),
             ("replace", "'path' is required for the io.l5d.replace transformer"),
             ("const", "'path' is required for the io.l5d.const transformer"),
-            ("k8s.daemonset", "io.l5d.k8s.daemonset: not built yet"),
-            ("k8s.localnode", "io.l5d.k8s.localnode: not built yet"),
         ] {
             assert_eq!(read(&format!("{{kind: io.l5d.{kind}}}")), Err(vec![message.to_owned()]));
         }
+    }
+
+    #[test]
+    fn a_daemon_set_needs_all_that_names_it() {
+        let daemon_set = "{kind: io.l5d.k8s.daemonset, namespace: ns, service: l5d, port: incoming, hostNetwork: true}";
+        let config = "DaemonSetConfig { host: \"localhost\", port: 8001, namespace: \"ns\", service: \"l5d\", \
+                      gateway_port: \"incoming\", host_network: true } None";
+        assert_eq!(read(daemon_set), Ok(config.to_owned()));
+        let missing = |key: &str| format!("assertion failed: io.l5d.k8s.daemonset: {key} property is required");
+        let all = ["namespace", "service", "port"].map(missing).to_vec();
+        assert_eq!(read("{kind: io.l5d.k8s.daemonset}"), Err(all));
     }
 
     #[test]

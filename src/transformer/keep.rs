@@ -4,8 +4,11 @@ use std::collections::HashSet;
 use std::net::{IpAddr, ToSocketAddrs};
 use std::sync::Arc;
 
-use super::{Effect, LocalhostConfig, MapAddresses, SpecificHostConfig, Transformer, TransformerConfig, id_prefix};
-use crate::name::{Addr, AddrSet, Path};
+use super::{
+    Effect, LocalhostConfig, MapAddresses, SpecificHostConfig, Transformer, TransformerConfig, TransformerParts,
+    id_prefix,
+};
+use crate::name::{Addr, AddrSet, Address, Path};
 use crate::namer::hosts::{HostAddrs, known_host};
 use crate::store::{Reading, Run};
 
@@ -21,16 +24,20 @@ impl Keep {
 }
 
 impl MapAddresses for Keep {
-    /// A set that ends up empty, or was empty already, says that the name does not exist.
     fn map(&self, _: &mut Run<'_>, set: &AddrSet) -> Reading<Addr> {
-        let kept: Vec<_> = set.addrs().iter().filter(|address| self.0.contains(&address.ip)).cloned().collect();
-        Reading::Ready(if kept.is_empty() { Addr::Neg } else { Addr::Bound(AddrSet::new(kept, set.meta().clone())) })
+        Reading::Ready(only(set, |address| self.0.contains(&address.ip)))
     }
+}
+
+/// The addresses that `keeps` is true of. A set that ends up empty, or was empty already, says that the name does not exist.
+pub(super) fn only(set: &AddrSet, keeps: impl Fn(&Address) -> bool) -> Addr {
+    let kept: Vec<_> = set.addrs().iter().filter(|address| keeps(address)).cloned().collect();
+    if kept.is_empty() { Addr::Neg } else { Addr::Bound(AddrSet::new(kept, set.meta().clone())) }
 }
 
 impl TransformerConfig for LocalhostConfig {
     /// The addresses of all interfaces that are up now; later changes do not count, as in namerd.
-    fn build(&self, prefix: Option<&Path>) -> Result<Transformer, String> {
+    fn build(&self, prefix: Option<&Path>, _: &TransformerParts) -> Result<Transformer, String> {
         let interfaces = if_addrs::get_if_addrs()
             .map_err(|error| format!("io.l5d.localhost: the addresses of this host cannot be listed: {error}"))?;
         let up = interfaces.iter().filter(|interface| interface.is_oper_up()).map(if_addrs::Interface::ip);
@@ -40,7 +47,7 @@ impl TransformerConfig for LocalhostConfig {
 
 impl TransformerConfig for SpecificHostConfig {
     /// A name is looked up now, once and for all, and its first address counts, as in namerd.
-    fn build(&self, prefix: Option<&Path>) -> Result<Transformer, String> {
+    fn build(&self, prefix: Option<&Path>, _: &TransformerParts) -> Result<Transformer, String> {
         let known = match known_host(&self.host) {
             Some(HostAddrs::Found(addrs)) => addrs,
             Some(HostAddrs::Unknown) => Vec::new(),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Effect, MapAddresses, PortConfig, Transformer, TransformerConfig, id_prefix};
+use super::{Effect, MapAddresses, PortConfig, Transformer, TransformerConfig, TransformerParts, id_prefix};
 use crate::name::{Addr, AddrSet, Address, Path};
 use crate::store::{Reading, Run};
 
@@ -10,7 +10,7 @@ use crate::store::{Reading, Run};
 struct SetPort(u16);
 
 impl TransformerConfig for PortConfig {
-    fn build(&self, prefix: Option<&Path>) -> Result<Transformer, String> {
+    fn build(&self, prefix: Option<&Path>, _: &TransformerParts) -> Result<Transformer, String> {
         let id_prefix = id_prefix(prefix, &["io.l5d.port", &self.port.to_string()]);
         Ok(Transformer { id_prefix, effect: Effect::Addresses(Arc::new(SetPort(self.port))) })
     }

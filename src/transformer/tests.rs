@@ -4,6 +4,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::*;
+use crate::config::IpFamilies;
+use crate::k8s::ApiServers;
 use crate::name::{Address, Meta};
 use crate::store::{Client, Derived, Evaluators, Formula, Policy, Table, Watch};
 
@@ -18,6 +20,10 @@ impl Formula for Apply {
     }
 }
 
+fn parts() -> TransformerParts {
+    TransformerParts { servers: ApiServers::new(), ip_families: IpFamilies::default() }
+}
+
 fn set(addrs: &[&str]) -> AddrSet {
     let address = |text: &&str| Address {
         meta: Meta::default().with("zone", "a"),
@@ -27,7 +33,9 @@ fn set(addrs: &[&str]) -> AddrSet {
 }
 
 async fn applied(config: &dyn TransformerConfig, to: AddrSet) -> Addr {
-    let Effect::Addresses(map) = config.build(None).expect("built").effect else { panic!("not of this kind") };
+    let Effect::Addresses(map) = config.build(None, &parts()).expect("built").effect else {
+        panic!("not of this kind")
+    };
     let evaluators = Evaluators::start(1);
     let table = Table::new("the test", Policy::default(), move |(), client| {
         Derived::new(&evaluators, client, Apply(map.clone(), to.clone()))
@@ -66,16 +74,16 @@ async fn a_port_takes_the_place_of_all_and_equal_addresses_merge() {
     assert_eq!(moved, Addr::Bound(set(&["192.0.2.1:4140", "[2001:db8::1]:4140"])));
 }
 
-#[test]
-fn short_addresses_and_names_are_resolved_at_start() {
+#[tokio::test]
+async fn short_addresses_and_names_are_resolved_at_start() {
     for host in ["127.1", "localhost", ""] {
-        specific(host).build(None).expect("loopback");
+        specific(host).build(None, &parts()).expect("loopback");
     }
 }
 
-#[test]
-fn a_host_that_cannot_be_resolved_is_refused_at_start() {
-    let error = specific(&"a".repeat(300)).build(None).expect_err("no name is so long");
+#[tokio::test]
+async fn a_host_that_cannot_be_resolved_is_refused_at_start() {
+    let error = specific(&"a".repeat(300)).build(None, &parts()).expect_err("no name is so long");
     assert!(error.starts_with("io.l5d.specificHost: `host: aaa"), "{error}");
     assert!(error.ends_with("cannot be resolved, which is done at start: it has no IPv4 address"), "{error}");
 }
@@ -84,8 +92,8 @@ fn path(text: &str) -> Path {
     text.parse().expect("a path")
 }
 
-#[test]
-fn ids_carry_the_kind_or_the_prefix_of_the_block() {
+#[tokio::test]
+async fn ids_carry_the_kind_or_the_prefix_of_the_block() {
     let kinds: [(&dyn TransformerConfig, &str); 5] = [
         (&PortConfig { port: 4140 }, "/%/io.l5d.port/4140"),
         (&LocalhostConfig, "/%/io.l5d.localhost"),
@@ -94,7 +102,7 @@ fn ids_carry_the_kind_or_the_prefix_of_the_block() {
         (&ConstConfig { path: path("/$/inet/1") }, "/%/io.l5d.const"),
     ];
     for (config, prefix) in kinds {
-        assert_eq!(config.build(None).expect("built").id_prefix, path(prefix));
-        assert_eq!(config.build(Some(&path("/p/q"))).expect("built").id_prefix, path("/%/p/q"));
+        assert_eq!(config.build(None, &parts()).expect("built").id_prefix, path(prefix));
+        assert_eq!(config.build(Some(&path("/p/q")), &parts()).expect("built").id_prefix, path("/%/p/q"));
     }
 }

@@ -7,6 +7,7 @@ use super::nodes::Health;
 use super::{ConsulNamer, probe};
 use crate::config::{Fields, FromNode};
 use crate::consul::{AgentConfig, Agents, Consistency, read_consistency};
+use crate::k8s::ApiServers;
 use crate::namer::{Namer, NamerConfig, NamerParts};
 use crate::runtime::Probe;
 
@@ -83,7 +84,7 @@ impl NamerConfig for ConsulConfig {
         Ok(Arc::new(ConsulNamer::new(agent, self.rules.clone(), parts)))
     }
 
-    fn probes(&self, agents: &Agents) -> Result<Vec<Probe>, String> {
+    fn probes(&self, agents: &Agents, _: &ApiServers) -> Result<Vec<Probe>, String> {
         Ok(probe::probes(&agents.agent(&self.agent)?, &self.rules))
     }
 }

@@ -6,18 +6,20 @@ use std::time::Duration;
 
 use rosterd::config::{IpFamilies, read_text};
 use rosterd::interpreter::{ConfiguredNamer, DelegateRequest, DelegationLeaf, Interpreter, Local, Namers, Settings};
+use rosterd::k8s::ApiServers;
 use rosterd::name::{Addr, AddrSet, Address, DelegateTree, Dtab, Meta, NameTree, Path};
 use rosterd::namer::hosts::Hosts;
 use rosterd::namer::{Found, Namer};
 use rosterd::storage::memory::MemoryStorage;
 use rosterd::store::{Client, Evaluators, Reading, Run, Wait};
-use rosterd::transformer::TransformerBlock;
+use rosterd::transformer::{TransformerBlock, TransformerParts, same_network};
 use serde_json::{Value, json};
 
 use super::notation::addr_value;
 use super::{Answer, Area, Case, check};
 
-pub(super) const AREAS: &[Area] = &[Area { name: "transformer.namer", run: transformed }];
+pub(super) const AREAS: &[Area] =
+    &[Area { name: "transformer.namer", run: transformed }, Area { name: "netmask.local", run: networks }];
 
 #[tokio::test(start_paused = true)]
 async fn transformers_change_the_answers_of_a_namer_as_in_namerd() {
@@ -30,7 +32,8 @@ fn transformed(case: &Case) -> Answer {
         fields.each("t", TransformerBlock::read)
     });
     let (blocks, _) = blocks.map_err(|problems| problems.to_string())?;
-    let build = |block: &TransformerBlock| block.config.build(block.prefix.as_ref());
+    let parts = TransformerParts { servers: ApiServers::new(), ip_families: IpFamilies::default() };
+    let build = |block: &TransformerBlock| block.config.build(block.prefix.as_ref(), &parts);
     let namer = ConfiguredNamer {
         prefix: path("/#/t"),
         namer: Arc::new(Fixture),
@@ -50,6 +53,15 @@ fn transformed(case: &Case) -> Answer {
     let answer = futures_util::FutureExt::now_or_never(local.delegate(request, Duration::from_secs(1)));
     let delegation = answer.ok_or("pending")?.map_err(|error| error.to_string())?;
     Ok(value(&delegation.tree))
+}
+
+/// Are two addresses in one network?
+fn networks(case: &Case) -> Answer {
+    let ip = |key: &str| -> Result<Ipv4Addr, String> {
+        let text = case.input[key].as_str().ok_or("an address")?;
+        text.parse().map_err(|_| format!("{text} is no address"))
+    };
+    Ok(json!(same_network(ip("mask")?, ip("a")?.into(), ip("b")?.into())))
 }
 
 fn value(tree: &DelegateTree<DelegationLeaf>) -> Value {

@@ -1,0 +1,415 @@
+//! The loop behind everything that is watched in Kubernetes.
+//!
+//! It lists, which replaces what is known, and then watches from the version of the list. It ends when its guard is
+//! dropped and for no other reason: whatever else happens leads back into it. A stream that ends is resumed from the last
+//! version that it told; where that is too old, or cannot be told from one that the server does not like, there is a new
+//! list. What goes wrong never takes anything away from readers. Versions are the server's own: they are given back as
+//! they came and never compared.
+
+mod follow;
+
+use std::collections::HashSet;
+use std::convert::Infallible;
+use std::fmt;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use rand::RngExt;
+use tokio::time::Instant;
+use tokio_util::task::AbortOnDropHandle;
+
+use super::error::ApiError;
+use super::event::{Head, Page};
+use super::resource::Ask;
+use super::{ApiServer, Journal, Kind, Object, Resource, Select};
+use crate::runtime::{Backoff, Pace, heavy};
+
+/// Attempts of one watch may follow each other in so many at once, and then in this time.
+const BURST: u32 = 3;
+const SPACING: Duration = Duration::from_secs(1);
+
+/// Delays after failures are drawn between these.
+const FLOOR: Duration = Duration::from_millis(100);
+const CAP: Duration = Duration::from_secs(5);
+
+/// With more watches than this each waits longer after failures: a server that is down, or just back, gets about a
+/// hundred requests a second.
+const MANY: f64 = 250.0;
+
+/// No server's wish to be left alone is granted for longer.
+const LONGEST_REST: Duration = Duration::from_secs(60);
+
+/// Everything is listed anew after about this time, whatever streams say.
+const RELIST: Duration = Duration::from_secs(600);
+
+/// How long a page of a list may take, head and body each.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How many objects a page has.
+const PAGE: u32 = 500;
+
+/// After so many failures in a row a version is given up, whatever the failures were.
+const TRIES: u32 = 3;
+
+/// Where there is no room for a stream, the next list comes after this time, or later where many wait.
+const LOOK: Duration = Duration::from_secs(5);
+
+/// A larger page is not read on the runtime's own threads.
+const HEAVY_FROM: usize = 128 << 10;
+
+/// Where a reflector puts what it learns; nobody else may write there.
+pub(super) trait Sink<T>: Send + Sync + 'static {
+    /// The whole state; of the objects in `unread` what is known stays. Says whether readers see something new.
+    fn replace(&self, objects: Vec<Object<T>>, unread: &HashSet<Box<str>>) -> bool;
+
+    /// One object is like this now.
+    fn apply(&self, object: Object<T>) -> bool;
+
+    /// One object is gone.
+    fn remove(&self, name: &str) -> bool;
+
+    /// What is known is current (again).
+    fn confirm(&self);
+
+    /// What is known cannot be kept current.
+    fn fail(&self, error: &ApiError);
+}
+
+/// A watch; it ends when this is dropped.
+pub(super) struct Reflector {
+    journal: Arc<Journal>,
+    _task: AbortOnDropHandle<Infallible>,
+}
+
+/// What is watched, and where it goes.
+pub(super) struct Task<K: Kind> {
+    pub(super) server: ApiServer,
+    pub(super) kind: Arc<K>,
+    pub(super) namespace: Box<str>,
+    /// The ways to know it, the preferred one first.
+    pub(super) ways: Vec<Way>,
+    pub(super) sink: Arc<dyn Sink<K::Value>>,
+}
+
+/// One way to know what is asked for.
+#[derive(Clone, Debug)]
+pub(super) struct Way {
+    pub(super) resource: Resource,
+    pub(super) select: Select,
+    /// May not list: the object of this name is read, and watched from now on. Needs the rights `get` and `watch` only,
+    /// which is what rules made for namerd grant.
+    pub(super) reads: Option<Box<str>>,
+}
+
+/// What the loop itself owns.
+struct Worker<K: Kind> {
+    task: Task<K>,
+    journal: Arc<Journal>,
+    /// Which way is gone.
+    way: usize,
+    /// From where the next stream goes on; none: the next attempt begins with the state.
+    version: Option<Box<str>>,
+    /// When everything is to be listed anew.
+    due: Instant,
+    /// Does the server send bookmarks? Then it is never silent for long.
+    bookmarks: bool,
+    /// Is the next list to be one without pages? The rest of the last one was no longer to be had.
+    in_one: bool,
+    /// Failures in a row.
+    failures: u32,
+    pace: Pace,
+    backoff: Backoff,
+    /// What has gone wrong since the last success, each kind once.
+    met: Vec<&'static str>,
+    failing: bool,
+}
+
+/// How an attempt ended.
+#[derive(Debug)]
+enum End {
+    /// The state is known.
+    Listed,
+    /// The stream is over, and had been of use or long.
+    Over,
+    /// The stream ended as soon as it began.
+    Fruitless,
+    /// It is time for a new list.
+    Due,
+    /// There is no room for a stream: the next list is to come in a while.
+    Crowded,
+    /// The version is too old.
+    TooOld,
+    /// It failed.
+    Failed(ApiError),
+}
+
+// === impl Reflector ===
+
+impl Reflector {
+    /// Begins to watch.
+    pub(super) fn start<K: Kind>(task: Task<K>) -> Self {
+        let journal = Arc::new(Journal::default());
+        task.server.watched(&journal);
+        let runtime = task.server.runtime().clone();
+        let worker = Worker {
+            task,
+            journal: journal.clone(),
+            way: 0,
+            version: None,
+            due: Instant::now(),
+            bookmarks: false,
+            in_one: false,
+            failures: 0,
+            pace: Pace::new(SPACING, BURST),
+            backoff: Backoff::new(FLOOR, CAP),
+            met: Vec::new(),
+            failing: false,
+        };
+        Self { journal, _task: AbortOnDropHandle::new(runtime.spawn(worker.run())) }
+    }
+
+    /// What pages and metrics show of it.
+    pub(super) fn journal(&self) -> &Arc<Journal> {
+        &self.journal
+    }
+}
+
+impl fmt::Debug for Reflector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reflector").finish_non_exhaustive()
+    }
+}
+
+// === impl Worker ===
+
+impl<K: Kind> Worker<K> {
+    async fn run(mut self) -> Infallible {
+        let mut panicked = false;
+        loop {
+            let turn = AssertUnwindSafe(self.turn(panicked)).catch_unwind().await;
+            // That is a defect, and one more failure: a watch that ended here would be stale in silence.
+            panicked = turn.is_err();
+        }
+    }
+
+    /// One attempt, unless the turn before `panicked`, and what follows from it.
+    async fn turn(&mut self, panicked: bool) {
+        self.pace.next().await;
+        let end = match panicked {
+            true => End::Failed(ApiError::Panicked { path: self.path() }),
+            false => self.attempt().await,
+        };
+        self.journal.closed();
+        self.note(&end);
+        self.rest(end).await;
+    }
+
+    async fn attempt(&mut self) -> End {
+        match self.version.clone() {
+            Some(version) if Instant::now() < self.due => self.watch(&version).await,
+            _ => self.begin().await,
+        }
+    }
+
+    /// Learns the state, by the first way that is not refused.
+    async fn begin(&mut self) -> End {
+        // Rights may have been given since, and APIs installed.
+        self.way = 0;
+        let mut refused = None;
+        loop {
+            let end = match &self.way().reads {
+                None => self.list().await.map_or_else(|end| end, |()| End::Listed),
+                Some(name) => {
+                    let name = name.clone();
+                    self.read_and_watch(&name).await
+                }
+            };
+            match end {
+                End::Failed(error) if error.is_refusal() => {
+                    let more = self.way + 1 < self.task.ways.len();
+                    tracing::debug!("{error}");
+                    let first = refused.get_or_insert(error);
+                    if !more {
+                        self.way = 0;
+                        return End::Failed(first.clone());
+                    }
+                    self.way += 1;
+                }
+                end => return end,
+            }
+        }
+    }
+
+    /// Lists everything, page by page, and replaces what is known by it.
+    async fn list(&mut self) -> Result<(), End> {
+        let failed = End::Failed;
+        let way = self.way().clone();
+        let server = self.task.server.clone();
+        let namespace = self.task.namespace.clone();
+        let asked = server.asked(way.resource, &namespace, "list");
+        let limit = (!std::mem::take(&mut self.in_one)).then_some(PAGE);
+        let (mut objects, mut unread) = (Vec::new(), HashSet::new());
+        let mut next: Option<String> = None;
+        let version = loop {
+            let ask = Ask::Page { limit, next: next.as_deref() };
+            let target = way.resource.target(&namespace, &way.select, ask);
+            let _place = server.list_place().await;
+            self.journal.asked(&target);
+            let body = match server.get(asked, &target, PATIENCE).await {
+                Ok(response) => server.body(asked, response, PATIENCE).await.map_err(failed)?,
+                Err(ApiError::Gone { .. }) if next.is_some() => {
+                    // It took too long to get here; without pages it is one answer.
+                    self.in_one = true;
+                    return Err(End::TooOld);
+                }
+                Err(error) => return Err(failed(error)),
+            };
+            let read = self.read_page(way.resource, body).await.map_err(failed)?;
+            objects.extend(read.objects);
+            unread.extend(read.unread);
+            match read.next.filter(|next| !next.is_empty()) {
+                Some(more) => next = Some(more),
+                None => break read.version,
+            }
+        };
+        let count = objects.len();
+        let changed = self.task.sink.replace(objects, &unread);
+        self.journal.listed(count, changed);
+        // A list without a version cannot be followed: the next attempt lists again.
+        self.version = version;
+        self.due = Instant::now() + rand::rng().random_range(RELIST.mul_f64(0.9)..=RELIST.mul_f64(1.1));
+        Ok(())
+    }
+
+    async fn read_page(&self, resource: Resource, body: Vec<u8>) -> Result<ReadPage<K::Value>, ApiError> {
+        let kind = self.task.kind.clone();
+        let read = if body.len() < HEAVY_FROM {
+            read_page(&*kind, resource, &body)
+        } else {
+            let reading = heavy(move || read_page(&*kind, resource, &body)).await;
+            reading.ok_or_else(|| ApiError::Panicked { path: self.path() })?
+        };
+        read.map_err(|reason| self.unreadable(reason))
+    }
+
+    fn unreadable(&self, reason: String) -> ApiError {
+        ApiError::Unreadable { server: self.task.server.name().to_owned(), path: self.path(), reason }
+    }
+
+    fn way(&self) -> &Way {
+        &self.task.ways[self.way]
+    }
+
+    fn path(&self) -> String {
+        self.way().resource.path(&self.task.namespace)
+    }
+
+    /// Counts and logs. The first failure of its kind in a streak is logged, what concerns the server as a whole once for
+    /// all.
+    fn note(&mut self, end: &End) {
+        let word = match end {
+            End::Listed => "listed",
+            End::Over => "stream_over",
+            End::Fruitless => "stream_fruitless",
+            End::Due => "relist_due",
+            End::Crowded => "no_stream",
+            End::TooOld => "too_old",
+            End::Failed(error) => error.word(),
+        };
+        let server = self.task.server.clone();
+        server.metrics().ended(server.name(), word);
+        match end {
+            End::Failed(error) => {
+                self.journal.failed(&error.to_string());
+                self.task.sink.fail(error);
+                if error.is_of_server() {
+                    server.report_lost(error);
+                } else if !self.met.contains(&error.word()) {
+                    tracing::warn!("{error}; what is known stays");
+                    self.met.push(error.word());
+                } else {
+                    tracing::debug!("{error}");
+                }
+                self.failing = true;
+            }
+            // What a list brings has yet to be followed: until then a failure is one more of its streak.
+            End::Listed => server.came_back(),
+            End::Over | End::Due => self.succeeded(),
+            End::Fruitless | End::Crowded | End::TooOld => tracing::debug!(path = self.path(), word, "a watch goes on"),
+        }
+    }
+
+    /// The server does what it should.
+    fn succeeded(&mut self) {
+        self.backoff.reset();
+        self.failures = 0;
+        self.met.clear();
+        self.task.server.came_back();
+        if std::mem::take(&mut self.failing) {
+            tracing::debug!(path = self.path(), "watched again");
+        }
+    }
+
+    /// What an attempt means for the next one.
+    async fn rest(&mut self, end: End) {
+        match end {
+            End::Listed | End::Over => {}
+            End::Due | End::TooOld => self.version = None,
+            End::Fruitless => tokio::time::sleep(self.backoff.next_delay()).await,
+            End::Crowded => {
+                self.version = None;
+                let many = self.task.server.watches() as f64 / MANY;
+                let delay = LOOK.mul_f64(many.max(1.0));
+                let drawn = rand::rng().random_range(delay.mul_f64(0.5)..=delay);
+                tokio::time::sleep(drawn).await;
+            }
+            End::Failed(error) => {
+                self.failures += 1;
+                // What is at fault may be the version: whatever a server says to one that it cannot know, a list mends it.
+                let is_lost = error.is_of_server() && self.failures < TRIES * 10;
+                if !is_lost && (self.failures >= TRIES || !matches!(error, ApiError::Status { .. })) {
+                    self.version = self.version.take().filter(|_| error.after().is_some());
+                }
+                let many = self.task.server.watches() as f64 / MANY;
+                let delay = self.backoff.next_delay().mul_f64(many.max(1.0));
+                let asked_for = error.after().unwrap_or_default().min(LONGEST_REST);
+                let spread = rand::rng().random_range(Duration::ZERO..=asked_for.mul_f64(0.1));
+                tokio::time::sleep(delay.max(asked_for + spread)).await;
+            }
+        }
+    }
+}
+
+/// A page of a list, read.
+struct ReadPage<T> {
+    objects: Vec<Object<T>>,
+    /// The names of those that gave no value.
+    unread: Vec<Box<str>>,
+    version: Option<Box<str>>,
+    next: Option<String>,
+}
+
+fn read_page<K: Kind>(kind: &K, resource: Resource, body: &[u8]) -> Result<ReadPage<K::Value>, String> {
+    let page: Page<'_> = serde_json::from_slice(body).map_err(|error| error.to_string())?;
+    let items = page.items.unwrap_or_default();
+    let metadata = page.metadata.ok_or("it has no metadata, so it is no list")?;
+    let (mut objects, mut unread) = (Vec::with_capacity(items.len()), Vec::new());
+    for item in items {
+        let item = item.get().as_bytes();
+        match kind.read(resource, item) {
+            Ok(object) => objects.push(object),
+            Err(reason) => unread.extend(passed_over(resource, item, &reason.to_string())),
+        }
+    }
+    Ok(ReadPage { objects, unread, version: metadata.resource_version, next: metadata.next })
+}
+
+/// Logs that an object cannot be read. Returns its name.
+fn passed_over(resource: Resource, object: &[u8], reason: &str) -> Option<Box<str>> {
+    let name = Head::of(object).name;
+    let shown = name.as_deref().unwrap_or("without a name");
+    tracing::warn!(resource = resource.plural, name = shown, "an object cannot be read: {reason}; what is known stays");
+    name
+}
