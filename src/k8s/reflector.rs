@@ -121,8 +121,6 @@ struct Worker<K: Kind> {
     failures: u32,
     pace: Pace,
     backoff: Backoff,
-    /// What has gone wrong since the last success, each kind once.
-    met: Vec<&'static str>,
     failing: bool,
 }
 
@@ -164,7 +162,6 @@ impl Reflector {
             failures: 0,
             pace: Pace::new(SPACING, BURST),
             backoff: Backoff::new(FLOOR, CAP),
-            met: Vec::new(),
             failing: false,
         };
         Self { journal, _task: AbortOnDropHandle::new(runtime.spawn(worker.run())) }
@@ -306,8 +303,8 @@ impl<K: Kind> Worker<K> {
         self.way().resource.path(&self.task.namespace)
     }
 
-    /// Counts and logs. The first failure of its kind in a streak is logged, what concerns the server as a whole once for
-    /// all.
+    /// Counts and logs. Of failures of a kind in one place the first is logged, what concerns the server as a whole once
+    /// for all.
     fn note(&mut self, end: &End) {
         let word = match end {
             End::Listed => "listed",
@@ -326,9 +323,8 @@ impl<K: Kind> Worker<K> {
                 self.task.sink.fail(error);
                 if error.is_of_server() {
                     server.report_lost(error);
-                } else if !self.met.contains(&error.word()) {
+                } else if server.is_news(error, &self.path()) {
                     tracing::warn!("{error}; what is known stays");
-                    self.met.push(error.word());
                 } else {
                     tracing::debug!("{error}");
                 }
@@ -345,7 +341,6 @@ impl<K: Kind> Worker<K> {
     fn succeeded(&mut self) {
         self.backoff.reset();
         self.failures = 0;
-        self.met.clear();
         self.task.server.came_back();
         if std::mem::take(&mut self.failing) {
             tracing::debug!(path = self.path(), "watched again");

@@ -1,5 +1,6 @@
 //! API servers: where requests go, and what all who ask one server share.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
@@ -9,7 +10,7 @@ use futures_util::StreamExt;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::access::Endpoint;
 use super::error::{ApiError, Asked};
@@ -31,6 +32,10 @@ const LISTS: usize = 64;
 /// How much is read of one answer that is no stream.
 pub(super) const LARGEST: usize = 256 << 20;
 
+/// How many errors are remembered as logged, and for how long after they were met last.
+const MOST_TOLD: usize = 10_000;
+const TELL_AGAIN: Duration = Duration::from_secs(600);
+
 /// How long a short answer may take in all.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -49,6 +54,8 @@ struct Shared {
     watches: Mutex<Vec<Weak<Journal>>>,
     is_lost: AtomicBool,
     crowded: Seldom,
+    /// What was logged lately, by what it was and what it was about.
+    told: Mutex<HashMap<(&'static str, String), Instant>>,
     metrics: ApiMetrics,
     runtime: Handle,
 }
@@ -116,6 +123,7 @@ impl ApiServers {
                 watches: Mutex::default(),
                 is_lost: AtomicBool::new(false),
                 crowded: Seldom::new(Duration::from_secs(600)),
+                told: Mutex::default(),
                 metrics: self.metrics.clone(),
                 runtime: self.runtime.clone(),
             }),
@@ -255,6 +263,17 @@ impl ApiServer {
         } else {
             tracing::warn!("{error}; what is known stays");
         }
+    }
+
+    /// Was such an error not logged lately? Many watches of one namespace meet the same.
+    pub(super) fn is_news(&self, error: &ApiError, path: &str) -> bool {
+        let mut told = self.shared.told.lock();
+        if told.len() >= MOST_TOLD {
+            told.clear();
+        }
+        let now = Instant::now();
+        let before = told.insert((error.word(), path.to_owned()), now);
+        before.is_none_or(|before| now - before > TELL_AGAIN)
     }
 
     /// Logs once for all that it is back.

@@ -9,8 +9,30 @@ use serde_yaml::Value;
 /// What is built so far. A kind that is not must be the only reason to refuse a file that namerd loads.
 const BUILT: &[(&str, &[&str])] = &[
     ("storage", &["io.l5d.inMemory", "io.l5d.consul"]),
-    ("namers", &["io.l5d.fs", "io.l5d.consul", "io.l5d.rewrite", "io.rosterd.namerd"]),
-    ("transformers", &["io.l5d.port", "io.l5d.localhost", "io.l5d.specificHost", "io.l5d.replace", "io.l5d.const"]),
+    (
+        "namers",
+        &[
+            "io.l5d.fs",
+            "io.l5d.consul",
+            "io.l5d.k8s",
+            "io.l5d.k8s.external",
+            "io.l5d.k8s.ns",
+            "io.l5d.rewrite",
+            "io.rosterd.namerd",
+        ],
+    ),
+    (
+        "transformers",
+        &[
+            "io.l5d.port",
+            "io.l5d.localhost",
+            "io.l5d.specificHost",
+            "io.l5d.replace",
+            "io.l5d.const",
+            "io.l5d.k8s.daemonset",
+            "io.l5d.k8s.localnode",
+        ],
+    ),
     ("interfaces", &["io.l5d.httpController", "io.l5d.thriftNameInterpreter"]),
     (
         "telemetry",

@@ -15,6 +15,7 @@ mod fuzz_entries;
 mod golden_http;
 mod golden_thrift;
 mod handover;
+mod kubernetes;
 mod name_values;
 mod relay;
 mod relay_dtabs;

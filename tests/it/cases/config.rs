@@ -28,7 +28,12 @@ fn load(keys: &Value) -> Result<Config, String> {
 }
 
 fn namer_prefix(case: &Case) -> Answer {
-    match load(&json!({"namers": [case.input]})) {
+    let mut namer = case.input.clone();
+    if namer["kind"] == "io.l5d.k8s.ns" {
+        // A variable that cargo sets: namerd looks at it only when it starts, rosterd when the file is read.
+        namer["envVar"] = "CARGO_MANIFEST_DIR".into();
+    }
+    match load(&json!({"namers": [namer]})) {
         Ok(config) => Ok(json!(config.namers[0].prefix.to_string())),
         // Of a kind that is not built yet only the prefix is known.
         Err(message) if message.ends_with("not built yet") => {

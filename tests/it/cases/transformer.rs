@@ -1,6 +1,6 @@
 //! The area of transformers on a namer: the fixture namer of the file's head behind the transformers of the case.
 
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -57,11 +57,10 @@ fn transformed(case: &Case) -> Answer {
 
 /// Are two addresses in one network?
 fn networks(case: &Case) -> Answer {
-    let ip = |key: &str| -> Result<Ipv4Addr, String> {
-        let text = case.input[key].as_str().ok_or("an address")?;
-        text.parse().map_err(|_| format!("{text} is no address"))
-    };
-    Ok(json!(same_network(ip("mask")?, ip("a")?.into(), ip("b")?.into())))
+    let text = |key: &str| case.input[key].as_str().ok_or_else(|| format!("{key} is a text"));
+    let ip = |key: &str| -> Result<IpAddr, String> { text(key)?.parse().map_err(|_| format!("{key} is an address")) };
+    let mask: Ipv4Addr = text("mask")?.parse().map_err(|_| "the mask is one of IPv4".to_owned())?;
+    Ok(json!(same_network(mask, ip("a")?, ip("b")?)))
 }
 
 fn value(tree: &DelegateTree<DelegationLeaf>) -> Value {

@@ -3,7 +3,9 @@
 mod backends;
 mod connection;
 mod consul;
+mod follow;
 mod frames;
+mod kubernetes;
 mod line;
 pub mod mux;
 mod played_consul;
@@ -16,7 +18,9 @@ mod wire;
 
 pub use connection::Connection;
 pub use consul::{Agent, Consul, unique};
+pub use follow::{Follow, is_neg, shown};
 pub use frames::{Frames, Next, framed};
+pub use kubernetes::Kubernetes;
 pub use played_consul::PlayedConsul;
 pub use process::{Rosterd, folder};
 pub use recorded::{Action, Configuration, not_built};
