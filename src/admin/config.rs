@@ -9,6 +9,9 @@ use crate::config::tree::Node;
 use crate::config::{Fields, FromNode, Port, Report, SocketOptions};
 use crate::runtime::tls;
 
+/// Clients have at least this time when the process ends, as in namerd.
+const SHORTEST_GRACE: Duration = Duration::from_secs(1);
+
 /// The admin server. Without `admin:` it has all defaults.
 #[derive(Clone, Debug)]
 pub struct AdminConfig {
@@ -44,12 +47,17 @@ impl FromNode for AdminConfig {
             let Port(port) = fields.or("port", Port(default.address.port()));
             let _: (Option<Port>, Option<u32>) = (fields.opt("httpIdentifierPort"), fields.opt("workerThreads"));
             fields.without_effect(&["httpIdentifierPort", "workerThreads"], "");
+            let grace = fields.millis_or("shutdownGraceMs", default.shutdown_grace);
+            if grace < SHORTEST_GRACE {
+                let message = "shutdownGraceMs is less than 1000, which is taken instead";
+                report.warn(fields.span_of("shutdownGraceMs"), message);
+            }
             Some(Self {
                 address: SocketAddr::new(ip, port),
                 socket_options: fields.or("socketOptions", default.socket_options),
                 tls: tls::Loaded::read(fields),
                 security: fields.opt("security"),
-                shutdown_grace: fields.millis_or("shutdownGraceMs", default.shutdown_grace).max(Duration::from_secs(1)),
+                shutdown_grace: grace.max(SHORTEST_GRACE),
             })
         })
     }

@@ -1,9 +1,11 @@
 //! The whole configuration file: namerd's keys and rosterd's own.
 
+use std::net::SocketAddr;
+
 use super::{shown, with};
 use crate::admin::AdminConfig;
 use crate::config::tree::{self, Node, Value};
-use crate::config::{Fields, OwnKeys, Problems, Report, Warning};
+use crate::config::{Fields, OwnKeys, Problems, Report, Span, Warning};
 use crate::iface::InterfaceBlock;
 use crate::interpreter::remote::InterpreterBlock;
 use crate::namer::{self, NamerBlock};
@@ -57,6 +59,10 @@ impl Config {
     }
 
     fn read(root: &Node, report: &Report) -> Option<Self> {
+        if let Some((span, message)) = other_file(root) {
+            report.problem(span, message);
+            return None;
+        }
         Fields::read(root, "the configuration", report, |fields| {
             // namerd's keys come first where messages list what is known.
             for key in ["admin", "storage", "namers", "interfaces", "telemetry"] {
@@ -95,15 +101,61 @@ impl Config {
                 None => None,
             };
             let (storage, interfaces) = (storage?, interfaces?);
+            check_ports(root, &admin, &interfaces, report);
             Some(Self { admin, storage, namers, interfaces, telemetry, own, interpreter, shown: shown::show(root) })
         })
     }
 }
 
+/// What a file is that has nothing of a configuration of namerd, and is often taken for one.
+fn other_file(root: &Node) -> Option<(Span, &'static str)> {
+    let has = |key: &str| root.get(key).is_some_and(|entry| !entry.value.is_null());
+    if has("storage") || has("interfaces") || has("interpreter") {
+        return None;
+    }
+    let (key, message) = if has("routers") {
+        let message = "this is the configuration of a Linkerd, the client: rosterd reads that of the namerd which its \
+                       `interpreter` asks, with `storage` and `interfaces`";
+        ("routers", message)
+    } else if has("apiVersion") && has("kind") {
+        let message = "this is an object of Kubernetes: rosterd reads the text that stands in it, in a ConfigMap below \
+                       a key of `data`";
+        ("apiVersion", message)
+    } else {
+        return None;
+    };
+    root.get(key).map(|entry| (entry.key_span, message))
+}
+
+/// Reports servers that want the place of one that comes before them; the first is the admin server.
+fn check_ports(root: &Node, admin: &AdminConfig, interfaces: &[InterfaceBlock], report: &Report) {
+    let clash = |one: SocketAddr, other: SocketAddr| {
+        let same_ip = one.ip() == other.ip()
+            || (one.is_ipv4() == other.is_ipv4() && (one.ip().is_unspecified() || other.ip().is_unspecified()));
+        same_ip && one.port() == other.port() && one.port() != 0
+    };
+    let admin_port = root.get("admin").and_then(|admin| admin.value.get("port"));
+    let admin_place = match admin_port {
+        Some(port) => format!("the admin server at {}", report.place(port.value.span)),
+        None => "the admin server, which has port 9991 by default".to_owned(),
+    };
+    for (index, interface) in interfaces.iter().enumerate() {
+        let earlier = interfaces[..index].iter().find(|earlier| {
+            let shared = earlier.socket_options.reuse_port && interface.socket_options.reuse_port;
+            clash(earlier.address, interface.address) && !shared
+        });
+        let taken_by = match earlier {
+            Some(earlier) => format!("the {} at {}", earlier.kind, report.place(earlier.port_span)),
+            None if clash(admin.address, interface.address) => admin_place.clone(),
+            None => continue,
+        };
+        let message = format!("{} is taken by {taken_by}: give one of them another `port`", interface.address);
+        report.problem(interface.port_span, message);
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use std::net::SocketAddr;
-
     use super::*;
 
     const MINIMAL: &str = "storage: {kind: io.l5d.inMemory}\ninterfaces: [{kind: io.l5d.httpController}]\n";
@@ -135,6 +187,51 @@ mod tests {
             load("storage: {kind: io.l5d.inMemory}\ninterfaces: []").expect_err("must be refused"),
             ["2:13: One or more interfaces must be specified"]
         );
+    }
+
+    #[test]
+    fn two_servers_on_one_port_are_refused_with_both_places() {
+        let with = |admin: &str, interfaces: &str| {
+            load(&format!("admin: {admin}\nstorage: {{kind: io.l5d.inMemory}}\ninterfaces:\n{interfaces}"))
+        };
+        let http = "- {kind: io.l5d.httpController}\n";
+        assert_eq!(
+            with("{}", &format!("{http}{http}")).expect_err("refused"),
+            [
+                "5:3: 127.0.0.1:4180 is taken by the io.l5d.httpController at namerd.yaml:4:3: give one of them another `port`"
+            ]
+        );
+        let ports =
+            "- {kind: io.l5d.httpController, port: 4100, ip: 0.0.0.0}\n- {kind: io.l5d.thriftNameInterpreter}\n";
+        assert_eq!(
+            with("{}", ports).expect_err("refused"),
+            [
+                "5:3: 127.0.0.1:4100 is taken by the io.l5d.httpController at namerd.yaml:4:39: give one of them another `port`"
+            ]
+        );
+        assert_eq!(
+            with("{port: 4180}", http).expect_err("refused"),
+            ["4:3: 127.0.0.1:4180 is taken by the admin server at namerd.yaml:1:15: give one of them another `port`"]
+        );
+        for fine in [
+            "- {kind: io.l5d.httpController, port: 0}\n- {kind: io.l5d.httpController, port: 0}\n",
+            "- {kind: io.l5d.httpController}\n- {kind: io.l5d.httpController, ip: 127.0.0.2}\n",
+            "- {kind: io.l5d.httpController, ip: '::1'}\n- {kind: io.l5d.httpController}\n",
+        ] {
+            assert!(with("{port: 0}", fine).is_ok(), "{fine}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_no_configuration_of_namerd_at_all_is_told_what_it_is() {
+        let linkerd =
+            load("admin: {port: 9990}\nrouters:\n- {protocol: http}\nusage: {orgId: x}").expect_err("refused");
+        assert!(
+            linkerd.len() == 1 && linkerd[0].starts_with("2:1: this is the configuration of a Linkerd"),
+            "{linkerd:?}"
+        );
+        let object = load("kind: ConfigMap\napiVersion: v1\ndata: {namerd.yaml: x}").expect_err("refused");
+        assert!(object.len() == 1 && object[0].starts_with("2:1: this is an object of Kubernetes"), "{object:?}");
     }
 
     #[test]

@@ -203,7 +203,11 @@ mod tests {
     #[test]
     fn without_a_configuration_the_usage_is_shown_as_namerd_does() {
         let ran = run(&["rosterd"]);
-        assert_eq!((ran.status, ran.data.as_str(), ran.talk.as_str()), (1, "", "usage: rosterd path/to/config\n\n"));
+        let usage =
+            "usage: rosterd path/to/config\nno configuration is named; `rosterd --help` lists commands and options\n\n";
+        assert_eq!((ran.status, ran.data.as_str(), ran.talk.as_str()), (1, "", usage));
+        let ran = run(&["rosterd", "--wiht", "own.yaml", "a.yaml"]);
+        assert!(ran.status == 1 && ran.talk.contains("'--wiht'") && ran.talk.contains("'--with'"), "{}", ran.talk);
         assert_eq!(run(&["rosterd", "a.yaml", "b.yaml"]).status, 1);
         assert_eq!(run(&["rosterd", "--unknown", "a.yaml"]).status, 1);
         let ran = run(&["rosterd", "-com.twitter.x=1", "-validate", "/does/not/exist"]);

@@ -18,6 +18,9 @@ use crate::config::nearest;
 pub const SUBCOMMANDS: &[&str] =
     &["check", "version", "healthcheck", "dtab", "bind", "resolve", "delegate", "watch", "watches", "routers", "help"];
 
+/// Flags of the form without a subcommand.
+const OPTIONS: &[&str] = &["--with", "--validate", "--take-over", "--log-level", "--log-format", "--help", "--version"];
+
 /// Flags of rosterd, in front of a configuration or a subcommand, that take a value.
 const VALUED: &[&str] = &["--with", "--log-level", "--log-format", "--server", "--admin"];
 
@@ -50,8 +53,8 @@ pub enum Stop {
     #[error("{USAGE}")]
     Help,
     /// No configuration, or more than one.
-    #[error("usage: rosterd path/to/config\n")]
-    NotOneConfiguration,
+    #[error("usage: rosterd path/to/config\n{0}\n")]
+    NotOneConfiguration(String),
     /// A flag, without its dash, that is wrong, and why.
     #[error("Error parsing flag \"{flag}\": {reason}\n{USAGE}")]
     Flag {
@@ -193,8 +196,15 @@ impl Rewriter {
     }
 
     fn finish(mut self) -> Result<Arguments, Stop> {
-        if !self.informs && self.configurations.len() != 1 {
-            return Err(Stop::NotOneConfiguration);
+        // What is no option is told by the parser of options, with the nearest one that is.
+        let is_option = |argument: &OsString| {
+            let text = argument.to_string_lossy();
+            let name = text.split_once('=').map_or(&*text, |(name, _)| name);
+            !name.starts_with("--") || OPTIONS.contains(&name)
+        };
+        let well_known = self.arguments.iter().all(is_option);
+        if !self.informs && well_known && self.configurations.len() != 1 {
+            return Err(Stop::NotOneConfiguration(not_one(&self.configurations)));
         }
         if !self.configurations.is_empty() {
             // So that a file may have any name.
@@ -204,6 +214,17 @@ impl Rewriter {
         let warning = (!self.ignored.is_empty())
             .then(|| format!("flags of namerd without effect here: {}", self.ignored.join(", ")));
         Ok(Arguments { arguments: self.arguments, warning })
+    }
+}
+
+/// What is wrong with a line that names no configuration, or several, and the remedy.
+fn not_one(words: &[OsString]) -> String {
+    let help = "`rosterd --help` lists commands and options";
+    let [first, second, ..] = words else { return format!("no configuration is named; {help}") };
+    let (first, second) = (first.to_string_lossy(), second.to_string_lossy());
+    match nearest(&first, SUBCOMMANDS.iter().copied()) {
+        Some(near) => format!("'{first}' is no command; did you mean `rosterd {near}`? {help}"),
+        None => format!("'{first}' and '{second}' are two configurations, where one is served; {help}"),
     }
 }
 
@@ -242,8 +263,22 @@ mod tests {
     #[test]
     fn no_or_several_configurations_are_answered_with_the_usage() {
         for line in ["", "a b", "-- a b", "a -- b", "-validate", "--with a"] {
-            assert_eq!(stops(line), "usage: rosterd path/to/config\n", "{line}");
+            let stop = stops(line);
+            assert!(
+                stop.starts_with("usage: rosterd path/to/config\n") && stop.contains("`rosterd --help`"),
+                "{line}: {stop}"
+            );
         }
+    }
+
+    #[test]
+    fn the_word_that_is_wrong_is_named() {
+        assert!(stops("chek namerd.yaml").contains("'chek' is no command; did you mean `rosterd check`?"));
+        assert!(stops("a.yaml b.yaml").contains("'a.yaml' and 'b.yaml' are two configurations"));
+        assert!(stops("--validate").contains("no configuration is named"));
+        // The rest is left to the parser of options, which knows the nearest one.
+        assert_eq!(rewritten("--wiht x a.yaml"), ("--wiht -- x a.yaml".to_owned(), None));
+        assert_eq!(rewritten("--foo"), ("--foo".to_owned(), None));
     }
 
     #[test]

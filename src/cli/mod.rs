@@ -100,7 +100,7 @@ fn dispatch(cli: Cli, output: &mut Output<'_>) -> Result<u8, Failure> {
         (None, Some(config)) => {
             return serve::run((&config, with.as_deref()), take_over, (log_format, &log_level), output);
         }
-        (None, None) => return Err(Failure::Text(flags::Stop::NotOneConfiguration.to_string())),
+        (None, None) => return Err(Failure::Text(flags::Stop::NotOneConfiguration(String::new()).to_string())),
     };
     let done = match command {
         Command::Check(args) => {

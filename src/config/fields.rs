@@ -96,14 +96,16 @@ impl<'a> Fields<'a> {
     }
 
     /// A number within bounds, or a default.
-    pub fn within<T: FromNode + PartialOrd + Display>(
+    pub fn within<T: TryFrom<i128> + PartialOrd + Display>(
         &mut self,
         key: &'static str,
         bounds: RangeInclusive<T>,
         default: T,
     ) -> T {
-        let Some(number) = self.opt::<T>(key) else { return default };
-        if bounds.contains(&number) {
+        let Some(number) = self.opt::<i128>(key) else { return default };
+        if let Ok(number) = T::try_from(number)
+            && bounds.contains(&number)
+        {
             return number;
         }
         let message = format!("{number} is not between {} and {}", bounds.start(), bounds.end());
@@ -199,9 +201,13 @@ impl<'a> Fields<'a> {
         if self.ignore_unknown {
             return;
         }
-        let unknown = self.entries.iter().filter(|entry| !self.known.contains(&entry.key.as_str()));
+        let unknown = || self.entries.iter().filter(|entry| !self.known.contains(&entry.key.as_str()));
+        // Nobody knows whether it is a secret.
+        for entry in unknown().filter(|entry| matches!(entry.value.value, Value::Scalar(_))) {
+            self.report.hide(entry.value.span);
+        }
         // Looking for the nearest key costs time, and more are not listed anyway.
-        for entry in unknown.take(MAX_LISTED) {
+        for entry in unknown().take(MAX_LISTED) {
             let mut message = format!("Unrecognized field \"{}\" in {}", entry.key.escape_debug(), self.what);
             if let Some(near) = nearest(&entry.key, self.known.iter().copied()) {
                 message.push_str(&format!("; did you mean \"{near}\"?"));

@@ -125,7 +125,18 @@ fn usable<C>(kinds: &[Kind<C>]) -> impl Iterator<Item = &'static str> {
 }
 
 fn names<C>(kinds: &[Kind<C>]) -> String {
-    usable(kinds).collect::<Vec<_>>().join(", ")
+    let list = |built: bool| {
+        let of = |kind: &&Kind<C>| match kind.state {
+            KindState::Built(_) => built,
+            KindState::NotYet => !built,
+            KindState::Refused(_) => false,
+        };
+        kinds.iter().filter(of).map(|kind| kind.name).collect::<Vec<_>>().join(", ")
+    };
+    match list(false) {
+        none if none.is_empty() => list(true),
+        later => format!("{}; not built yet: {later}", list(true)),
+    }
 }
 
 #[cfg(test)]
@@ -184,7 +195,7 @@ mod tests {
 
     #[test]
     fn unknown_and_missing_kinds_name_the_known_ones() {
-        let known = "(known: io.l5d.one, io.l5d.two, io.l5d.three)";
+        let known = "(known: io.l5d.one; not built yet: io.l5d.two, io.l5d.three)";
         assert_eq!(
             read("kind: io.l5d.tow\nx: 1"),
             Err(vec![format!(

@@ -379,6 +379,8 @@ fixes: {resolveTransformed: true, zkLeaderResidual: true}
     #[test]
     fn senseless_values_are_refused() {
         refused("maxPollAgeMs: 0", "0 is not between 100 and 86400000");
+        refused("limits: {depth: -3}", "-3 is not between 1 and 1000");
+        refused("limits: {connections: 99999999999}", "99999999999 is not between 1 and 4294967295");
         refused("limits: {depth: 0}", "0 is not between 1 and 1000");
         refused("limits: {connections: 0}", "0 is not between 1 and");
         refused("ledger: {peers: [here]}", "'here' is not `host:port`");

@@ -5,6 +5,7 @@ use std::fmt;
 
 use super::source::{FileId, Source, Span, without_mark};
 use crate::name::Limits;
+use crate::text::url::{userinfo, without_userinfo};
 
 /// More problems than this are counted, not listed.
 pub(super) const MAX_LISTED: usize = 100;
@@ -52,12 +53,14 @@ impl Report {
 
     /// Adds a problem: the file will be refused.
     pub fn problem(&self, span: Span, message: impl Into<String>) {
-        self.problems.borrow_mut().push(Problem { span, message: message.into() });
+        let message = without_userinfo(&message.into()).into_owned();
+        self.problems.borrow_mut().push(Problem { span, message });
     }
 
     /// Adds a warning: the file is accepted, but something in it has no effect.
     pub fn warn(&self, span: Span, message: impl Into<String>) {
-        self.warnings.borrow_mut().push(Problem { span, message: message.into() });
+        let message = without_userinfo(&message.into()).into_owned();
+        self.warnings.borrow_mut().push(Problem { span, message });
     }
 
     /// Masks a range when its line is quoted.
@@ -135,13 +138,16 @@ impl Problems {
     }
 
     fn quote(&self, out: &mut fmt::Formatter<'_>, span: Span, line: &str) -> fmt::Result {
+        let characters = |bytes: usize| line[..bytes].chars().count() as u32 + 1;
+        let names: Vec<_> = userinfo(line).map(|range| characters(range.start)..characters(range.end)).collect();
         let hidden = |column: u32| {
             let at = (span.line, column);
-            self.hidden.iter().any(|secret| {
-                secret.file == span.file
-                    && (secret.line, secret.column) <= at
-                    && at < (secret.end_line, secret.end_column)
-            })
+            names.iter().any(|name| name.contains(&column))
+                || self.hidden.iter().any(|secret| {
+                    secret.file == span.file
+                        && (secret.line, secret.column) <= at
+                        && at < (secret.end_line, secret.end_column)
+                })
         };
         let start = (span.column as usize - 1).saturating_sub(WINDOW / 2);
         let shown: String = (1u32..)

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::fields::nearest;
 use super::tree::Node;
 use super::{FromNode, Report};
 
@@ -41,9 +42,27 @@ pub fn is_secret_key(key: &str) -> bool {
     matches!(key, "token" | "auth" | "password" | "secret")
 }
 
+/// Whether the value of this key may be a secret although nobody knows the key: a slip of a known one, or a word of the
+/// same kind. Where a line is quoted it is better to hide too much.
+pub(super) fn may_be_secret(key: &str) -> bool {
+    let lower = key.to_lowercase();
+    ["token", "passw", "pwd", "secret", "credential", "apikey", "passphrase"].iter().any(|word| lower.contains(word))
+        || nearest(key, ["token", "auth", "password", "secret"].into_iter()).is_some()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_slip_of_a_secret_key_is_one() {
+        for key in ["token", "tokne", "Token", "aclToken", "passwrod", "passwd", "secrets", "auht", "api_secret"] {
+            assert!(may_be_secret(key), "{key}");
+        }
+        for key in ["host", "port", "path", "pathPrefix", "tls", "clientAuth", "kind", "interfaces", "dst"] {
+            assert!(!may_be_secret(key), "{key}");
+        }
+    }
 
     #[test]
     fn a_secret_is_not_printed() {

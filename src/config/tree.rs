@@ -2,7 +2,7 @@
 //! `0x10` are not interpreted here, and whether a scalar was quoted is remembered (a quoted port is refused).
 
 use super::report::Report;
-use super::secret::is_secret_key;
+use super::secret::may_be_secret;
 use super::source::{FileId, Span, without_mark};
 use super::{json, yaml};
 
@@ -111,9 +111,34 @@ pub fn parse(text: &str, file: FileId, report: &Report) -> Option<Node> {
         json::parse(text, file, report)
     } else {
         yaml::parse(text, file, report)
-    }?;
-    hide_secrets(&root, report);
-    Some(root)
+    };
+    match &root {
+        Some(root) => hide_secrets(root, report),
+        None => hide_what_looks_secret(text, file, report),
+    }
+    root
+}
+
+/// Characters before a colon that are looked at as a key.
+const LONGEST_KEY: usize = 64;
+
+/// Of a text that cannot be read the rest of each line is hidden in which a key with a secret stands.
+fn hide_what_looks_secret(text: &str, file: FileId, report: &Report) {
+    for (number, line) in (1..).zip(text.split('\n')) {
+        let chars: Vec<char> = line.chars().collect();
+        let is_secret = |colon: &usize| {
+            if chars[*colon] != ':' {
+                return false;
+            }
+            let before = chars[..*colon].iter().rev().skip_while(|char| matches!(char, ' ' | '"' | '\''));
+            let word = before.take_while(|char| char.is_alphanumeric() || "_-".contains(**char)).take(LONGEST_KEY);
+            may_be_secret(&word.collect::<Vec<_>>().into_iter().rev().collect::<String>())
+        };
+        if let Some(colon) = (0..chars.len()).find(is_secret) {
+            let column = u32::try_from(colon + 2).unwrap_or(u32::MAX);
+            report.hide(Span { file, line: number, column, end_line: number + 1, end_column: 1 });
+        }
+    }
 }
 
 fn hide_secrets(node: &Node, report: &Report) {
@@ -122,7 +147,7 @@ fn hide_secrets(node: &Node, report: &Report) {
         Value::List(items) => items.iter().for_each(|item| hide_secrets(item, report)),
         Value::Map(entries) => {
             for entry in entries {
-                if is_secret_key(&entry.key) {
+                if may_be_secret(&entry.key) {
                     report.hide(entry.value.span);
                 }
                 hide_secrets(&entry.value, report);
@@ -270,12 +295,32 @@ mod tests {
     }
 
     #[test]
+    fn a_secret_is_masked_also_where_the_key_is_mistyped_or_the_text_cannot_be_read() {
+        for text in [
+            "tokne: s3cr3t",
+            "x: {tokne: s3cr3t}",
+            "x: {pasword: s3cr3t, token: s3cr3t}",
+            "whatever: s3cr3t",
+            "token: s3cr3t: no YAML",
+            "a: {token: \"s3cr3t\" x",
+            "{\"token\": \"s3cr3t\" \"x\"}",
+            "url: 'http://user:s3cr3t@host:80'",
+        ] {
+            let read = super::super::read_text("f", text, "test", |fields| {
+                fields.section("x", "x", |_| Some(())).or(Some(()))
+            });
+            let printed = read.expect_err("nothing of it is known").to_string();
+            assert!(!printed.contains("s3cr3t") && printed.contains("f:1:"), "{printed}");
+        }
+    }
+
+    #[test]
     fn a_secret_is_masked_where_its_line_is_quoted() {
         let printed = super::super::read_text("f", "{\"token\": \"s3cr3t\", \"x\": 1}", "test", |fields| {
             fields.opt::<super::super::Secret>("token")
         })
         .expect_err("x is unknown")
         .to_string();
-        assert!(printed.contains("{\"token\": ********, \"x\": 1}"), "{printed}");
+        assert!(printed.contains("{\"token\": ********, \"x\": *}"), "{printed}");
     }
 }

@@ -1,6 +1,7 @@
 //! Values of keys: how each type reads its node.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -79,7 +80,7 @@ macro_rules! whole_numbers {
         }
     )+};
 }
-whole_numbers!(u8, u16, u32, u64, usize, i32, i64);
+whole_numbers!(u8, u16, u32, u64, usize, i32, i64, i128);
 
 impl FromNode for f64 {
     fn from_node(node: &Node, report: &Report) -> Option<Self> {
@@ -142,11 +143,24 @@ pub struct Directory(pub PathBuf);
 impl FromNode for Directory {
     fn from_node(node: &Node, report: &Report) -> Option<Self> {
         let path = PathBuf::from_node(node, report)?;
-        if !path.is_dir() {
-            report.problem(node.span, format!("{} is not a directory", path.display()));
-            return None;
+        let why = match path.metadata() {
+            Ok(about) if about.is_dir() => return Some(Self(path)),
+            Ok(_) => None,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Some("there is no such thing".to_owned()),
+            Err(error) => Some(error.to_string()),
+        };
+        // namerd's words come first.
+        let mut message = format!("{} is not a directory", path.display());
+        if let Some(why) = why {
+            message.push_str(&format!(": {why}"));
         }
-        Some(Self(path))
+        if path.is_relative()
+            && let Ok(from) = std::env::current_dir()
+        {
+            message.push_str(&format!(" (looked for from the working directory, {})", from.display()));
+        }
+        report.problem(node.span, message);
+        None
     }
 }
 
@@ -246,8 +260,11 @@ mod tests {
     #[test]
     fn directories_must_exist() {
         assert_eq!(read("src"), Ok(Directory(PathBuf::from("src"))));
-        refused::<Directory>("/nope", "/nope is not a directory");
-        refused::<Directory>("Cargo.toml", "Cargo.toml is not a directory");
+        refused::<Directory>("/nope", "/nope is not a directory: there is no such thing");
+        let here = std::env::current_dir().expect("there is one");
+        let from = format!(" (looked for from the working directory, {})", here.display());
+        refused::<Directory>("Cargo.toml", &format!("Cargo.toml is not a directory{from}"));
+        refused::<Directory>("nope", &format!("nope is not a directory: there is no such thing{from}"));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use super::http::HttpControllerConfig;
 use super::thrift::ThriftConfig;
 use super::{Core, Serving};
 use crate::config::tree::Node;
-use crate::config::{Fields, Kind, Port, Report, SocketOptions};
+use crate::config::{Fields, Kind, Port, Report, SocketOptions, Span};
 use crate::runtime::{Endpoint, Listener, tls};
 
 /// The `kind`-specific part of an element of `interfaces:`.
@@ -36,6 +36,8 @@ pub struct InterfaceBlock {
     pub kind: &'static str,
     /// Where it listens: `ip`, loopback by default, and `port`, by default that of the kind.
     pub address: SocketAddr,
+    /// Where its port stands, or the element that it comes from.
+    pub port_span: Span,
     /// `socketOptions`.
     pub socket_options: SocketOptions,
     /// `tls`, with its files.
@@ -57,7 +59,8 @@ impl InterfaceBlock {
             let tls = tls::Loaded::read(fields);
             let config = config?;
             let address = SocketAddr::new(ip, port.unwrap_or_else(|| config.default_port()));
-            Some(Self { kind: kind.name, address, socket_options, tls, config })
+            let port_span = fields.span_of("port");
+            Some(Self { kind: kind.name, address, port_span, socket_options, tls, config })
         })
     }
 

@@ -65,12 +65,15 @@ impl NamerBlock {
             let _: bool = fields.or("experimental", false);
             let named_by = if fields.node("prefix").is_some() { "prefix" } else { "kind" };
             let prefix_span = fields.span_of(named_by);
-            let prefix = fields.or("prefix", own_prefix(kind.name));
+            let prefix = match fields.node("prefix") {
+                Some(_) => fields.opt("prefix"),
+                None => Some(own_prefix(kind.name)),
+            };
             let transformers = fields.each("transformers", TransformerBlock::read).unwrap_or_default();
             let fall_through_after = fields.millis_or("fallThroughAfterMs", Duration::from_secs(2));
             Some(Self {
                 kind: kind.name,
-                prefix: Path::from_elems(["#"]).ok()?.concat(&prefix),
+                prefix: Path::from_elems(["#"]).ok()?.concat(&prefix?),
                 prefix_span,
                 transformers,
                 fall_through_after,
@@ -134,6 +137,9 @@ mod tests {
         assert_eq!(prefixes("[{kind: io.l5d.fs, rootDir: src}]"), ["/#/io.l5d.fs"]);
         assert_eq!(prefixes("[{kind: io.l5d.fs, rootDir: src, prefix: /a/b}]"), ["/#/a/b"]);
         refused("[{kind: io.l5d.fs, rootDir: src, prefix: a}]", "'/' expected but 'a' found at '[a]'");
+        // A prefix that cannot be read is not taken for that of the kind, which overlaps.
+        let two = "[{kind: io.l5d.fs, rootDir: src}, {kind: io.l5d.fs, rootDir: src, prefix: nox}]";
+        refused(two, "'/' expected but 'n' found at '[n]ox'");
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! Parts of URLs.
 
+use std::borrow::Cow;
 use std::fmt;
+use std::ops::Range;
 
 use percent_encoding::{AsciiSet, CONTROLS, NON_ALPHANUMERIC, utf8_percent_encode};
 
@@ -29,6 +31,27 @@ const NAMESPACE: &AsciiSet = &CONTROLS
     .add(b'{')
     .add(b'|')
     .add(b'}');
+
+/// Where the URLs in a text name a user, with or without a password: what stands before an `@`.
+pub fn userinfo(text: &str) -> impl Iterator<Item = Range<usize>> {
+    text.match_indices("://").filter_map(|(at, mark)| {
+        let start = at + mark.len();
+        let rest = &text[start..];
+        let authority = &rest[..rest.find(['/', '?', '#']).unwrap_or(rest.len())];
+        let authority = &authority[..authority.find(char::is_whitespace).unwrap_or(authority.len())];
+        authority.rfind('@').map(|end| start..start + end)
+    })
+}
+
+/// A text that may be shown: its URLs name no user and no password.
+pub fn without_userinfo(text: &str) -> Cow<'_, str> {
+    let (mut shown, mut from) = (String::new(), 0);
+    for range in userinfo(text) {
+        shown.extend([&text[from..range.start], "***"]);
+        from = range.end;
+    }
+    if from == 0 { Cow::Borrowed(text) } else { Cow::Owned(shown + &text[from..]) }
+}
 
 /// A path with parameters, ready to be sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,6 +92,19 @@ impl fmt::Display for Target {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_password_in_a_url_is_not_shown() {
+        for (text, shown) in [
+            ("GET http://user:p4ss@host:7100/a@b was", "GET http://***@host:7100/a@b was"),
+            ("https://user@host and https://a:b:c@[::1]:1", "https://***@host and https://***@[::1]:1"),
+            ("http://host/?to=a@b mail@host", "http://host/?to=a@b mail@host"),
+            ("http://u:p@ss@host", "http://***@host"),
+            ("user:p@host", "user:p@host"),
+        ] {
+            assert_eq!(without_userinfo(text), shown);
+        }
+    }
 
     #[test]
     fn only_what_is_never_special_stays_as_it_is() {

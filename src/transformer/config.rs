@@ -67,7 +67,14 @@ pub struct SpecificHostConfig {
 
 impl SpecificHostConfig {
     fn read(fields: &mut Fields<'_>) -> Option<Self> {
-        Some(Self { host: fields.req_or("host", "io.l5d.specificHost: host property is required")? })
+        let host: String = fields.req_or("host", "io.l5d.specificHost: host property is required")?;
+        if host.parse::<std::net::IpAddr>().is_err() {
+            let message = format!(
+                "the host {host} is looked up once, at the start, which fails if it is not found: give its address"
+            );
+            fields.report().warn(fields.span_of("host"), message);
+        }
+        Some(Self { host })
     }
 }
 
@@ -80,7 +87,7 @@ pub struct ReplaceConfig {
 
 impl ReplaceConfig {
     fn read(fields: &mut Fields<'_>) -> Option<Self> {
-        Some(Self { path: fields.req("path")? })
+        Some(Self { path: system_path(fields)? })
     }
 }
 
@@ -93,7 +100,7 @@ pub struct ConstConfig {
 
 impl ConstConfig {
     fn read(fields: &mut Fields<'_>) -> Option<Self> {
-        Some(Self { path: fields.req("path")? })
+        Some(Self { path: system_path(fields)? })
     }
 }
 
@@ -141,6 +148,16 @@ impl DaemonSetConfig {
     }
 }
 
+/// `path`: namerd takes any, and finds those under `/$/` only.
+fn system_path(fields: &mut Fields<'_>) -> Option<Path> {
+    let path: Path = fields.req("path")?;
+    if path.first() != Some(b"$") {
+        let message = format!("only names under /$/ are found here, so that {path} always comes to neg");
+        fields.report().warn(fields.span_of("path"), message);
+    }
+    Some(path)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -164,6 +181,20 @@ mod tests {
         ] {
             assert_eq!(read(transformer), Ok(config.to_owned()), "{transformer}");
         }
+    }
+
+    #[test]
+    fn what_can_come_to_nothing_only_is_warned_of() {
+        let text = "t:
+- {kind: io.l5d.replace, path: /svc/x}
+- {kind: io.l5d.const, path: /svc/x}
+- {kind: io.l5d.specificHost, host: foo}
+";
+        let read = read_text("f", text, "the test", |fields| fields.each("t", TransformerBlock::read));
+        let warnings: Vec<String> = read.expect("namerd takes it").1.iter().map(ToString::to_string).collect();
+        let neg = "only names under /$/ are found here, so that /svc/x always comes to neg";
+        let host = "the host foo is looked up once, at the start, which fails if it is not found: give its address";
+        assert_eq!(warnings, [format!("f:2:32: {neg}"), format!("f:3:30: {neg}"), format!("f:4:37: {host}")]);
     }
 
     #[test]

@@ -11,11 +11,13 @@ use http::{Method, StatusCode};
 use serde::de::DeserializeOwned;
 
 pub(super) use error::ClientError;
+use error::{broken_hint, unreachable_hint};
 pub(super) use follow::{Follow, News};
 use lines::Lines;
 
 use crate::text::root_cause;
 pub(super) use crate::text::url::Target;
+use crate::text::url::without_userinfo;
 
 const CONNECT: Duration = Duration::from_secs(5);
 /// Between probes of a silent watch, so that a vanished server is noticed.
@@ -60,7 +62,10 @@ impl Port {
 #[derive(Clone, Debug)]
 pub(super) struct Client {
     http: reqwest::Client,
+    /// What requests are sent to, perhaps with a user and a password.
     base: String,
+    /// The same for people, without them.
+    shown: String,
     port: Port,
 }
 
@@ -78,7 +83,10 @@ pub(super) struct Answer {
 impl Client {
     /// A client of the server at `address`, which may go without `http://`. Nothing is sent yet.
     pub(super) fn new(address: &str, port: Port) -> Result<Self, ClientError> {
-        let refuse = |reason: String| ClientError::Address { url: address.to_owned(), reason, option: port.option };
+        let refuse = |reason: String| {
+            let url = without_userinfo(address).into_owned();
+            ClientError::Address { url, reason, option: port.option }
+        };
         let base = if address.contains("://") { address.to_owned() } else { format!("http://{address}") };
         let base = base.trim_end_matches('/').to_owned();
         let parsed = reqwest::Url::parse(&base).map_err(|error| refuse(error.to_string()))?;
@@ -97,17 +105,21 @@ impl Client {
             .connect_timeout(CONNECT)
             .tcp_keepalive(KEEPALIVE)
             .tcp_keepalive_interval(KEEPALIVE);
+        if secure && let Some(problem) = unreadable_authorities() {
+            return Err(refuse(problem));
+        }
         if !secure {
             // The certificates of the system are not read for nothing; a small image has none.
             builder = builder.tls_certs_only([]);
         }
         let http = builder.build().map_err(|error| refuse(root_cause(&error)))?;
-        Ok(Self { http, base, port })
+        let shown = without_userinfo(&base).into_owned();
+        Ok(Self { http, base, shown, port })
     }
 
     /// The address, for messages.
     pub(super) fn address(&self) -> &str {
-        &self.base
+        &self.shown
     }
 
     /// Reads.
@@ -155,6 +167,11 @@ impl Client {
         format!("{}{target}", self.base)
     }
 
+    /// The same for people.
+    fn shown(&self, target: &Target) -> String {
+        format!("{}{target}", self.shown)
+    }
+
     async fn once(
         &self,
         method: Method,
@@ -186,27 +203,38 @@ impl Client {
             body.extend_from_slice(&chunk);
         }
         if status.is_success() {
-            return Ok(Answer { url: self.url(target), port: self.port, body, version });
+            return Ok(Answer { url: self.shown(target), port: self.port, body, version });
         }
         let text = String::from_utf8_lossy(&body).into_owned();
-        Err(ClientError::Refused { method, url: self.url(target), status, text, version })
+        Err(ClientError::Refused { method, url: self.shown(target), status, text, version })
     }
 
     fn failed(&self, target: &Target, error: &reqwest::Error) -> ClientError {
         let reason = root_cause(error);
         if error.is_connect() {
-            return ClientError::Unreachable { url: self.base.clone(), reason, option: self.port.option };
+            let hint = unreachable_hint(&reason);
+            return ClientError::Unreachable { url: self.shown.clone(), reason, hint, option: self.port.option };
         }
-        ClientError::Broken { url: self.url(target), reason, port: self.port.what }
+        let hint = broken_hint(&self.shown, &reason);
+        ClientError::Broken { url: self.shown(target), reason, port: self.port.what, hint }
     }
 
     fn slow(&self, target: &Target) -> ClientError {
-        ClientError::Slow { url: self.url(target), seconds: self.port.patience.as_secs() }
+        ClientError::Slow { url: self.shown(target), seconds: self.port.patience.as_secs() }
     }
 
     fn nonsense(&self, target: &Target, expected: &'static str, reason: &str) -> ClientError {
-        ClientError::Nonsense { url: self.url(target), expected, reason: reason.to_owned(), port: self.port.what }
+        ClientError::Nonsense { url: self.shown(target), expected, reason: reason.to_owned(), port: self.port.what }
     }
+}
+
+/// A file or folder of authorities that the environment names and that is not there is skipped without a word otherwise.
+fn unreadable_authorities() -> Option<String> {
+    ["SSL_CERT_FILE", "SSL_CERT_DIR"].iter().find_map(|name| {
+        let path = std::env::var_os(name)?;
+        let error = std::fs::metadata(&path).err()?;
+        Some(format!("{name} names {}, which cannot be read: {error}", path.display()))
+    })
 }
 
 impl Answer {

@@ -35,23 +35,32 @@ pub(super) async fn ask(question: Question, lookup: Lookup, output: &mut Output<
     if lookup.asking.json {
         return Ok(output.body(&answer.body)?);
     }
+    let dtab = lookup.dtab.as_ref().map(|dtab| format!(" --dtab {}", quoted(dtab))).unwrap_or_default();
+    let (ns, path) = (quoted(&lookup.namespace), quoted(&lookup.path));
+    let shows_why = format!("`rosterd delegate {ns} {path}{dtab}` shows why");
+    let is_neg: bool;
+    let mut has_failed = false;
     let lines = match question {
-        Question::Bind => draw::binding(&tree(&answer)?),
+        Question::Bind => {
+            let tree = tree(&answer)?;
+            is_neg = tree.outcome() == Outcome::Neg;
+            if is_neg {
+                output.say(format_args!("{} is bound to nothing; {shows_why}", lookup.path));
+            }
+            draw::binding(&tree)
+        }
         Question::Resolve => {
             let addr: Addr = answer.json("an address set")?;
-            if addr == Addr::Neg {
-                let dtab = lookup.dtab.as_ref().map(|dtab| format!(" --dtab {}", quoted(dtab))).unwrap_or_default();
-                output.say(format_args!(
-                    "{} has no addresses; `rosterd delegate {} {}{dtab}` shows why",
-                    lookup.path,
-                    quoted(&lookup.namespace),
-                    quoted(&lookup.path)
-                ));
+            is_neg = addr == Addr::Neg;
+            has_failed = matches!(addr, Addr::Failed { .. });
+            if is_neg {
+                output.say(format_args!("{} has no addresses; {shows_why}", lookup.path));
             }
             draw::addresses(&addr)
         }
         Question::Delegate => {
             let tree = tree(&answer)?;
+            is_neg = tree.outcome() == Outcome::Neg;
             let what = match tree.outcome() {
                 Outcome::Found => None,
                 Outcome::Neg => Some("neg: no entry leads to a name that exists"),
@@ -67,7 +76,23 @@ pub(super) async fn ask(question: Question, lookup: Lookup, output: &mut Output<
     for line in lines {
         output.line(line)?;
     }
+    if has_failed {
+        return Err(Failure::other(format_args!("the addresses of {} are not known", lookup.path)));
+    }
+    if is_neg && is_missing(&client, &lookup.namespace).await {
+        output.say(format_args!(
+            "there is no namespace {}; `rosterd dtab list` shows those that exist",
+            lookup.namespace
+        ));
+    }
     Ok(())
+}
+
+/// Whether there is no such namespace, which binds its names to nothing and says no word. A server that does not tell is
+/// not asked twice.
+async fn is_missing(client: &Client, namespace: &str) -> bool {
+    let answer = client.get(&Target::namespace("/api/1/dtabs", namespace)).await;
+    answer.is_err_and(|error| error.status() == Some(http::StatusCode::NOT_FOUND))
 }
 
 /// Follows a name until standard output is closed.

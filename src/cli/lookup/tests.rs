@@ -227,3 +227,60 @@ async fn a_watch_that_the_server_refuses_ends() {
     assert_eq!((ran.status, ran.data.as_str()), (1, ""));
     assert!(ran.talk.ends_with("was answered with 400 Bad Request: Invalid path: no\n"), "{}", ran.talk);
 }
+
+/// A server where nothing is bound, with one namespace.
+async fn empty() -> Fake {
+    Fake::start(|request, _| match request {
+        request if request.contains("/api/1/dtabs/default") => Reply::ok("[]"),
+        request if request.contains("/api/1/dtabs/") => Reply::status("404 Not Found"),
+        _ => Reply::ok("{\"type\":\"neg\"}"),
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_namespace_that_does_not_exist_is_named_as_the_reason() {
+    let fake = empty().await;
+    for command in ["bind", "resolve", "delegate"] {
+        let ran = run(&fake, &["rosterd", command, "nons", "/svc/web", "--server", "SERVER"]).await;
+        let hint = "there is no namespace nons; `rosterd dtab list` shows those that exist\n";
+        assert!(ran.status == 0 && ran.talk.ends_with(hint), "{command}: {}", ran.talk);
+        let ran = run(&fake, &["rosterd", command, "default", "/svc/web", "--server", "SERVER"]).await;
+        assert!(ran.status == 0 && !ran.talk.contains("no namespace"), "{command}: {}", ran.talk);
+        if command != "delegate" {
+            assert!(ran.talk.contains("`rosterd delegate default /svc/web` shows why"), "{command}: {}", ran.talk);
+        }
+    }
+}
+
+#[tokio::test]
+async fn addresses_that_cannot_be_told_are_a_failure() {
+    let fake = Fake::start(|_, _| Reply::ok("{\"type\":\"failed\",\"cause\":\"malformed address: x\"}")).await;
+    let ran = run(&fake, &["rosterd", "resolve", "default", "/svc/web", "--server", "SERVER"]).await;
+    assert_eq!((ran.status, ran.data.as_str()), (1, "failed: malformed address: x\n"));
+    assert_eq!(ran.talk, "rosterd: the addresses of /svc/web are not known\n");
+}
+
+#[tokio::test]
+async fn a_password_in_the_address_of_a_server_is_sent_and_never_shown() {
+    let fake = Fake::start(|_, _| Reply::status("401 Unauthorized")).await;
+    let url = fake.url().replace("http://", "http://user:p4ssw0rd@");
+    let away = "http://user:p4ssw0rd@127.0.0.1:1";
+    for server in [&url, away] {
+        for line in [
+            &["rosterd", "bind", "default", "/a", "--server", server][..],
+            &["rosterd", "dtab", "list", "--server", server],
+            &["rosterd", "healthcheck", "--admin", server],
+            &["rosterd", "watches", "--admin", server],
+            &["rosterd", "routers", "check", server],
+            &["rosterd", "routers", "check", "--json", server],
+        ] {
+            let ran = run(&fake, line).await;
+            let said = format!("{}{}", ran.data, ran.talk);
+            assert!(ran.status == 1 && said.contains("***@127.0.0.1:") && !said.contains("p4ss"), "{line:?}: {said}");
+        }
+    }
+    assert_eq!(fake.asked().len(), 6, "{:?}", fake.asked());
+    let wrong = run(&fake, &["rosterd", "bind", "default", "/a", "--server", "ftp://user:p4ssw0rd@x"]).await;
+    assert!(wrong.status == 1 && !wrong.talk.contains("p4ss"), "{}", wrong.talk);
+}

@@ -18,6 +18,7 @@ use super::args::RoutersCheck;
 use super::client::{Client, ClientError, Port, Target};
 use super::failure::Failure;
 use super::output::Output;
+use crate::text::url::without_userinfo;
 
 /// So many routers are asked at a time.
 const AT_ONCE: usize = 16;
@@ -64,7 +65,10 @@ pub(super) async fn run(args: RoutersCheck, output: &mut Output<'_>) -> Result<u
         let (server, namespaces) = (server.as_ref(), &namespace);
         async move { check(url, server, rules, namespaces).await }
     };
-    let checked: Vec<Checked> = stream::iter(urls).map(check).buffered(AT_ONCE).collect().await;
+    let mut checked: Vec<Checked> = stream::iter(urls).map(check).buffered(AT_ONCE).collect().await;
+    for checked in &mut checked {
+        checked.url = without_userinfo(&checked.url).into_owned();
+    }
     let findings = checked.iter().map(|checked| checked.findings.len()).sum::<usize>();
     if json {
         output.line(json!({ "routers": checked, "findings": findings }))?;

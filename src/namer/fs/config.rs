@@ -40,7 +40,7 @@ mod tests {
         let read = |text: &str| read_text("f", text, "the io.l5d.fs namer", FsConfig::read);
         assert_eq!(read("rootDir: src").expect("valid").0, FsConfig { root_dir: "src".into() });
         let message = |text: &str| read(text).expect_err("must be refused").list()[0].message.clone();
-        assert_eq!(message("rootDir: /nope"), "/nope is not a directory");
+        assert_eq!(message("rootDir: /nope"), "/nope is not a directory: there is no such thing");
         assert_eq!(message("{}"), "'rootDir' is required for the io.l5d.fs namer");
     }
 }

@@ -1,5 +1,7 @@
 //! Keys of `io.l5d.rewrite`.
 
+use super::Pattern;
+use super::pattern::variables;
 use crate::config::Fields;
 use crate::name::Path;
 
@@ -22,9 +24,29 @@ impl RewriteConfig {
             let _: Option<Path> =
                 fields.req_or("prefix", "The 'prefix' property is required for the io.l5d.rewrite namer.");
         }
-        let (pattern, name) = (fields.req("pattern"), fields.req("name"));
+        let (pattern, name): (Option<String>, Option<String>) = (fields.req("pattern"), fields.req("name"));
         prefix?;
-        Some(Self { pattern: pattern?, name: name? })
+        let (pattern, name) = (pattern?, name?);
+        judge(fields, &pattern, &name);
+        Some(Self { pattern, name })
+    }
+}
+
+/// A pattern that cannot be used is refused; what namerd takes and nothing can come of is warned of.
+fn judge(fields: &Fields<'_>, pattern: &str, name: &str) {
+    let report = fields.report();
+    if let Err(error) = Pattern::parse(pattern) {
+        return report.problem(fields.span_of("pattern"), error);
+    }
+    let known = variables(pattern);
+    let rest = known.iter().fold(pattern.to_owned(), |rest, variable| rest.replace(variable, ""));
+    if rest.contains(['{', '}']) {
+        let message = "a brace that belongs to no {variable} stands for itself, which no usual name has";
+        report.warn(fields.span_of("pattern"), message);
+    }
+    for variable in variables(name).iter().filter(|variable| !known.contains(variable)) {
+        let message = format!("nothing in `pattern` captures {variable}, so that it stays as it is in every name");
+        report.warn(fields.span_of("name"), message);
     }
 }
 
@@ -37,6 +59,23 @@ mod tests {
         read_text("f", text, "the io.l5d.rewrite namer", RewriteConfig::read)
             .map(|(config, _)| config)
             .map_err(|problems| problems.list().iter().map(|problem| problem.message.clone()).collect())
+    }
+
+    #[test]
+    fn what_can_come_to_nothing_only_is_warned_of() {
+        let warned = |text: &str| -> Vec<String> {
+            let read = read_text("f", &format!("prefix: /p\n{text}"), "the io.l5d.rewrite namer", RewriteConfig::read);
+            read.expect("namerd takes it").1.iter().map(ToString::to_string).collect()
+        };
+        assert_eq!(
+            warned("pattern: 'x{a'\nname: /b"),
+            ["f:2:10: a brace that belongs to no {variable} stands for itself, which no usual name has"]
+        );
+        assert_eq!(
+            warned("pattern: '/{a}'\nname: '/b/{q}'"),
+            ["f:3:7: nothing in `pattern` captures {q}, so that it stays as it is in every name"]
+        );
+        assert_eq!(warned("pattern: '/{a}.{b}/*'\nname: '/{b}/{a}'"), [""; 0]);
     }
 
     #[test]

@@ -86,7 +86,7 @@ impl Segment {
         if text == "*" {
             return Ok(Self::Any);
         }
-        let variables: Vec<&str> = VARIABLE.find_iter(text).map(|found| found.as_str()).collect();
+        let variables = variables(text);
         if variables.is_empty() {
             return Ok(Self::Exactly(text.to_owned()));
         }
@@ -97,6 +97,11 @@ impl Segment {
         let names = variables.iter().map(|variable| variable[1..variable.len() - 1].to_owned());
         Ok(Self::Captures(regex, names.collect()))
     }
+}
+
+/// The variables of a text, with their braces.
+pub(super) fn variables(text: &str) -> Vec<&str> {
+    VARIABLE.find_iter(text).map(|found| found.as_str()).collect()
 }
 
 fn invalid(expression: &str, error: &regex::Error) -> String {
