@@ -457,6 +457,8 @@ async fn watches_are_shown_to_people_and_programs() {
         let json: serde_json::Value = serde_json::from_str(admin.get(path).await.text()).expect("JSON");
         assert_eq!(json["watches"]["stopped"], 0, "{json}");
     }
+    let refused = admin.get("/admin/watches?limit=abc").await;
+    assert_eq!((refused.status(), refused.text()), (400, "limit is a number of watches to be shown\n"));
 
     let path = "/svc/<script>alert(1)</script>".into();
     let key = Arc::new(WatchKey { asks: Asks::Bind, ns: "default".into(), dtab: "".into(), path });

@@ -19,7 +19,9 @@ pub struct LedgerAccess {
 
 /// `/admin/watches`; `limit` says how many suspects are shown.
 pub(super) fn page(ledger: &Ledger, request: &Request, as_html: bool) -> Response {
-    let limit = Params::of(request).get("limit").and_then(|limit| limit.parse().ok()).unwrap_or(SHOWN);
+    let Ok(limit) = Params::of(request).get("limit").map_or(Ok(SHOWN), str::parse) else {
+        return plain(400, "limit is a number of watches to be shown\n");
+    };
     let report = ledger.report(limit.min(MOST_SHOWN));
     if as_html {
         return Response::with_body(200, html(&report)).header("Content-Type", "text/html;charset=UTF-8");

@@ -296,6 +296,14 @@ mod tests {
     }
 
     #[test]
+    fn the_options_without_a_command_are_those_that_flags_knows() {
+        let command = Cli::command();
+        for option in command.get_arguments().filter_map(|argument| argument.get_long()) {
+            assert!(super::super::flags::OPTIONS.contains(&format!("--{option}").as_str()), "{option}");
+        }
+    }
+
+    #[test]
     fn a_file_without_a_command_is_served() {
         let cli = Cli::try_parse_from(["rosterd", "namerd.yaml", "--with", "own.yaml"]).unwrap();
         assert_eq!((cli.config, cli.with), (Some("namerd.yaml".into()), Some("own.yaml".into())));

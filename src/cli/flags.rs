@@ -19,7 +19,8 @@ pub const SUBCOMMANDS: &[&str] =
     &["check", "version", "healthcheck", "dtab", "bind", "resolve", "delegate", "watch", "watches", "routers", "help"];
 
 /// Flags of the form without a subcommand.
-const OPTIONS: &[&str] = &["--with", "--validate", "--take-over", "--log-level", "--log-format", "--help", "--version"];
+pub(super) const OPTIONS: &[&str] =
+    &["--with", "--validate", "--take-over", "--log-level", "--log-format", "--help", "--version"];
 
 /// Flags of rosterd, in front of a configuration or a subcommand, that take a value.
 const VALUED: &[&str] = &["--with", "--log-level", "--log-format", "--server", "--admin"];

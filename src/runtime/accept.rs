@@ -92,7 +92,8 @@ impl Connections {
         if let Some(left_out) = self.log.due() {
             tracing::warn!(
                 %peer, left_out, limit = self.limit,
-                "connection closed at once: all in use; raise limits.connections if the clients are ours"
+                "connection closed at once: all in use; if the clients are ours raise limits.connections, or where \
+                                 that is not set the limit of descriptors (LimitNOFILE, ulimit -n)"
             );
         }
         None

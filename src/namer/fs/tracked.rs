@@ -167,7 +167,9 @@ impl Tracked {
         if std::mem::replace(&mut self.failing, true) {
             tracing::debug!(name, "{reason}");
         } else {
-            tracing::warn!(name, "{reason}; addresses known before stay");
+            let known = self.file.as_ref().is_some_and(|file| file.snapshot().value().is_some());
+            let then = if known { "addresses known before stay" } else { "there are no earlier addresses" };
+            tracing::warn!(name, "{reason}; {then}");
         }
     }
 
