@@ -55,11 +55,8 @@ fn a_denial_names_its_rule_and_is_over_when_the_rule_is_there() {
     consul.set_rules("rosterd", READ);
     addrs.until_addrs(&["10.0.0.1:80", "10.0.0.2:80"]);
 
-    // The token itself is deleted under the poll, and comes back under the same secret, as when it is rotated.
-    let own: serde_json::Value =
-        serde_json::from_slice(&consul.ask(Agent::Acl, "GET", "/v1/acl/token/self", &token, b"").body).expect("JSON");
-    let accessor = own["AccessorID"].as_str().expect("an id");
-    manage("DELETE", &format!("/v1/acl/token/{accessor}"), String::new());
+    // The token itself is deleted under the poll, and comes back under the same secret.
+    consul.delete_token(&token);
     says("web", "ACL not found"); // the log tells of an agent only now and then
     addrs.stays(Duration::from_secs(2));
     let again = json!({ "SecretID": token, "Policies": [{ "Name": "rosterd" }] });
@@ -71,6 +68,61 @@ fn a_denial_names_its_rule_and_is_over_when_the_rule_is_there() {
     // Who shows no token is answered with empty lists, and nothing tells why.
     let nameless = super::rosterd(consul.port_of(Agent::Acl), "");
     Follow::bind(&nameless, "/svc/web").until("neg", is_neg);
+}
+
+/// A token is replaced where it stands: in the configuration of rosterd, which reads it when it starts, or in that of the
+/// agent, for those who show none.
+#[test]
+fn a_token_is_replaced_by_another_one_and_then_deleted_and_nobody_misses_anything() {
+    let consul = Consul::start_with(&[Agent::Acl]);
+    let manage = |path: &str, body: serde_json::Value| {
+        let answer = consul.ask(Agent::Acl, "PUT", path, consul.management_token(), body.to_string().as_bytes());
+        assert_eq!(answer.head.status(), 200, "{path}: {answer:?}");
+    };
+    let register = |n: u8| {
+        let body = json!({ "Name": "web", "ID": format!("web-{n}"), "Address": format!("10.0.0.{n}"), "Port": 80 });
+        manage("/v1/agent/service/register", body);
+    };
+    let use_by_default = |token: &str| manage("/v1/agent/token/default", json!({ "Token": token }));
+    let shows = |addrs: &mut Follow, n: usize| {
+        addrs.until(&format!("{n} addresses"), |value| super::shown(value).len() == n);
+    };
+    register(1);
+    let (old, new) = (consul.token("rosterd", READ), consul.token("rosterd", READ));
+    use_by_default(&old);
+    let start = |token: &str| {
+        let token = if token.is_empty() { String::new() } else { format!(", token: {token}") };
+        rosterd(consul.port_of(Agent::Acl), &format!(", useHealthCheck: true{token}"))
+    };
+    let id = "/#/io.l5d.consul/dc1/web";
+    let (nameless, before) = (start(""), start(&old));
+    let (mut of_agent, mut of_old) = (Follow::addr(&nameless, id), Follow::addr(&before, id));
+    shows(&mut of_agent, 1);
+    shows(&mut of_old, 1);
+
+    // As in a rolling restart: one with the new token beside the one with the old.
+    let after = start(&new);
+    let mut of_new = Follow::addr(&after, id);
+    shows(&mut of_new, 1);
+    use_by_default(&new);
+    register(2);
+    [&mut of_agent, &mut of_old, &mut of_new].into_iter().for_each(|addrs| shows(addrs, 2));
+    consul.delete_token(&old);
+    register(3);
+    [&mut of_agent, &mut of_new].into_iter().for_each(|addrs| shows(addrs, 3));
+
+    // Who still shows the old one keeps what it knows, and says why that is old.
+    of_old.stays(Duration::from_secs(2));
+    crate::support::wait_until("the token is unknown, and that is told", || {
+        get(before.admin(), "/namer_state/io.l5d.consul.json").text().contains("ACL not found")
+    });
+    assert!(get(before.admin(), "/ready").text().starts_with("degraded: /#/io.l5d.consul: stale since"));
+    for (who, seen) in [("agent", &of_agent.seen), ("new", &of_new.seen)] {
+        assert!(seen.iter().all(|value| value.contains("10.0.0.1")), "{who}: {seen:?}");
+    }
+    for rosterd in [&nameless, &after] {
+        assert_eq!(get(rosterd.admin(), "/ready").text(), "ready\n");
+    }
 }
 
 #[test]

@@ -2,9 +2,11 @@
 
 mod broken;
 mod changes;
+mod cluster;
 mod denied;
 mod many;
 mod replays;
+mod silent;
 
 use serde_json::{Value, json};
 

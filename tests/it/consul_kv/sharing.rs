@@ -5,31 +5,33 @@ use std::time::{Duration, Instant};
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
+use serde_json::Value;
 
 use super::{Kept, to_port};
-use crate::support::{Chunk, Consul, PATIENCE, Wire, unique};
+use crate::support::{Chunk, Consul, Follow, PATIENCE, Wire, unique};
 
-/// What a read finds right after a write is what was written, whoever wrote it: reads ask Consul. What routers see
-/// follows within the second and a bit that a poll may rest while much changes.
+/// What a read finds right after a write is what was written, whoever wrote it: reads ask Consul. What routers see at
+/// both is compared after each write, too.
 #[test]
 fn a_thousand_random_operations_leave_both_with_what_a_model_has_after_each() {
     const NAMESPACES: usize = 20;
+    const DELETE: i32 = 5;
     let (consul, folder, mut rng) = (Consul::shared(), unique("model"), StdRng::seed_from_u64(5));
     let both = [Kept::start(consul, &folder), Kept::start(consul, &folder)];
+    let watch = |kept: &Kept, n| Follow::bind_in(&kept.rosterd, &format!("ns-{n}"), "/n");
+    let mut routers: Vec<[Follow; 2]> = (0..NAMESPACES).map(|n| both.each_ref().map(|kept| watch(kept, n))).collect();
     let mut model: BTreeMap<String, String> = BTreeMap::new();
-    let mut slowest = Duration::ZERO;
+    let mut times = Vec::new();
     for operation in 0..1000_u16 {
-        let namespace = format!("ns-{}", rng.random_range(0..NAMESPACES));
+        let number = rng.random_range(0..NAMESPACES);
+        let namespace = format!("ns-{number}");
         let (at, dtab) = (rng.random_range(0..2), to_port(1000 + operation));
         let (writer, exists) = (&both[at], model.contains_key(&namespace));
-        let (status, expected, writes) = match rng.random_range(0..10) {
+        let kind = rng.random_range(0..10);
+        let (status, expected, writes) = match kind {
             0 | 1 => (writer.post(&namespace, &dtab), if exists { 409 } else { 204 }, !exists),
             2..=4 => (writer.put(&namespace, &dtab), 204, true),
-            5 => {
-                let status = writer.delete(&namespace);
-                model.remove(&namespace);
-                (status, if exists { 204 } else { 404 }, false)
-            }
+            DELETE => (writer.delete(&namespace), if exists { 204 } else { 404 }, exists),
             6 => (writer.update(&namespace, &dtab, "MQ=="), 412, false),
             // The version is read from one and used at the other.
             _ => match both[1 - at].read(&namespace) {
@@ -37,35 +39,34 @@ fn a_thousand_random_operations_leave_both_with_what_a_model_has_after_each() {
                 None => (writer.update(&namespace, &dtab, "MQ=="), 412, false),
             },
         };
+        let written = Instant::now();
         assert_eq!(status, expected, "operation {operation} on {namespace}");
-        if writes {
-            model.insert(namespace.clone(), dtab);
+        if !writes {
+            continue;
         }
+        match kind {
+            DELETE => model.remove(&namespace),
+            _ => model.insert(namespace.clone(), dtab),
+        };
         for kept in &both {
             assert_eq!(kept.text(&namespace).as_ref(), model.get(&namespace), "operation {operation} on {namespace}");
         }
-        if operation % 50 == 49 {
-            slowest = slowest.max(routers_agree(&both, &model, NAMESPACES));
+        let port = model.get(&namespace).and_then(|dtab| dtab.rsplit('/').next());
+        for router in &mut routers[number] {
+            let is_that = |value: &Value| value["bound"]["id"].as_str().and_then(|id| id.rsplit('/').next()) == port;
+            router.until(&format!("operation {operation} on {namespace}"), is_that);
         }
+        times.push(written.elapsed());
     }
     let names: Vec<&String> = model.keys().collect();
     for kept in &both {
         assert_eq!(kept.list(), serde_json::to_string(&names).expect("texts"));
     }
-    // A poll rests up to a second while its key changes again and again; the rest is the machine's.
-    assert!(slowest < Duration::from_secs(3), "routers saw a change after {slowest:?}");
-}
-
-/// How long it takes until routers see everywhere what the model has.
-fn routers_agree(both: &[Kept; 2], model: &BTreeMap<String, String>, namespaces: usize) -> Duration {
-    let began = Instant::now();
-    for kept in both {
-        for namespace in (0..namespaces).map(|n| format!("ns-{n}")) {
-            let port = model.get(&namespace).and_then(|dtab| dtab.rsplit('/').next());
-            kept.wait_bound(&namespace, port, PATIENCE);
-        }
-    }
-    began.elapsed()
+    times.sort();
+    let (count, late) = (times.len(), times.iter().filter(|time| **time > Duration::from_secs(1)).count());
+    println!("{count} writes: both equal after {:?} in the median, {:?} at most", times[count / 2], times[count - 1]);
+    // Of a busy machine some may be late, but it is not the rule.
+    assert!(late * 100 <= count, "{late} of {count} writes were seen by routers at both after more than a second");
 }
 
 /// Everybody counts up from what he read. If an update were lost, the count would be too low.

@@ -10,7 +10,7 @@ use super::backends::Backends;
 use super::line::Line;
 use super::wire::{Answer, Wire};
 
-/// The agents there can be. All but [`Agent::Acl`] belong together.
+/// The agents there can be. [`Agent::Acl`] is on its own, those of [`Agent::THREE`] belong together, and so do the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Agent {
     /// A server of `dc1`.
@@ -21,6 +21,12 @@ pub enum Agent {
     Acl,
     /// A server of `dc2`, joined to the one of `dc1`.
     Dc2,
+    /// One of three servers.
+    First,
+    /// Another one.
+    Second,
+    /// The last one.
+    Third,
 }
 
 /// Consul agents of this test's own, ended when it goes out of scope.
@@ -28,7 +34,7 @@ pub enum Agent {
 /// The calls block: a test that shares its thread with what it tests makes them in `spawn_blocking`.
 pub struct Consul {
     backends: Mutex<Backends>,
-    ports: [u16; 4],
+    ports: [u16; Agent::ALL.len()],
     management_token: String,
     line: Option<Line>,
 }
@@ -47,7 +53,7 @@ impl Consul {
             let (_, port) = backends.variable(variable).rsplit_once(':').expect("host:port");
             port.parse().expect("a port")
         };
-        let ports = [Agent::Server, Agent::Client, Agent::Acl, Agent::Dc2].map(|agent| port(agent.variable()));
+        let ports = Agent::ALL.map(|agent| port(agent.variable()));
         let (server, gossip) = (port("CONSUL_DC2_SERVER"), port("CONSUL_DC2_WAN"));
         let line = agents.contains(&Agent::Dc2).then(|| Line::start(&[server, gossip], &[gossip]));
         let management_token = backends.variable("CONSUL_ACL_TOKEN").to_owned();
@@ -116,6 +122,14 @@ impl Consul {
         self.backends.lock().command(&format!("{what} {}", agent.name()));
     }
 
+    /// Which of [`Agent::THREE`] leads, as `asked` knows it.
+    pub fn leader(&self, asked: Agent) -> Option<Agent> {
+        let answer = self.ask(asked, "GET", "/v1/operator/raft/configuration?stale", "", b"");
+        let known: Value = serde_json::from_slice(&answer.body).ok()?;
+        let leads = known["Servers"].as_array()?.iter().find(|server| server["Leader"] == true)?;
+        Agent::THREE.into_iter().find(|agent| leads["Node"] == agent.name())
+    }
+
     /// The state of the server, for [`Consul::restore`].
     pub fn snapshot(&self) -> Vec<u8> {
         self.expect("GET", "/v1/snapshot", b"").body
@@ -169,6 +183,15 @@ impl Consul {
         answer["SecretID"].as_str().expect("a secret").to_owned()
     }
 
+    /// Takes a token of [`Consul::token`] away.
+    pub fn delete_token(&self, token: &str) {
+        let own = self.ask(Agent::Acl, "GET", "/v1/acl/token/self", token, b"");
+        let own: Value = serde_json::from_slice(&own.body).expect("JSON");
+        let path = format!("/v1/acl/token/{}", own["AccessorID"].as_str().expect("an id"));
+        let answer = self.ask(Agent::Acl, "DELETE", &path, &self.management_token, b"");
+        assert_eq!(answer.head.status(), 200, "{answer:?}");
+    }
+
     /// Makes or changes the rules of the tokens that [`Consul::token`] made under this name.
     pub fn set_rules(&self, name: &str, rules: &str) {
         let token = &self.management_token;
@@ -215,7 +238,7 @@ impl Drop for Consul {
     fn drop(&mut self) {
         if std::thread::panicking() {
             let backends = self.backends.lock();
-            for agent in [Agent::Server, Agent::Client, Agent::Acl, Agent::Dc2] {
+            for agent in Agent::ALL {
                 let log = backends.log(agent.name());
                 let tail = log.len().saturating_sub(4000);
                 if !log.is_empty() {
@@ -227,12 +250,20 @@ impl Drop for Consul {
 }
 
 impl Agent {
+    const ALL: [Self; 7] = [Self::Server, Self::Client, Self::Acl, Self::Dc2, Self::First, Self::Second, Self::Third];
+
+    /// The servers of one cluster, which can lose one of them.
+    pub const THREE: [Self; 3] = [Self::First, Self::Second, Self::Third];
+
     fn name(self) -> &'static str {
         match self {
             Self::Server => "consul",
             Self::Client => "consul-client",
             Self::Acl => "consul-acl",
             Self::Dc2 => "consul-dc2",
+            Self::First => "consul-first",
+            Self::Second => "consul-second",
+            Self::Third => "consul-third",
         }
     }
 
@@ -242,6 +273,9 @@ impl Agent {
             Self::Client => "CONSUL_CLIENT",
             Self::Acl => "CONSUL_ACL",
             Self::Dc2 => "CONSUL_DC2",
+            Self::First => "CONSUL_FIRST",
+            Self::Second => "CONSUL_SECOND",
+            Self::Third => "CONSUL_THIRD",
         }
     }
 }

@@ -23,7 +23,12 @@ impl Follow {
 
     /// The tree of a name.
     pub fn bind(rosterd: &Rosterd, name: &str) -> Self {
-        Self::open(rosterd, &format!("/api/1/bind/default?watch=true&path={}", name.replace('#', "%23")))
+        Self::bind_in(rosterd, "default", name)
+    }
+
+    /// The tree of a name in a namespace.
+    pub fn bind_in(rosterd: &Rosterd, namespace: &str, name: &str) -> Self {
+        Self::open(rosterd, &format!("/api/1/bind/{namespace}?watch=true&path={}", name.replace('#', "%23")))
     }
 
     pub fn open(rosterd: &Rosterd, target: &str) -> Self {
