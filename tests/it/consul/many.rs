@@ -82,6 +82,8 @@ fn a_thousand_names_need_no_more_connections_than_a_stock_agent_grants() {
     println!("a change of all is seen after {:?}", began.elapsed());
     assert!(began.elapsed() < Duration::from_secs(20), "1,000 names, 150 places, a second each: {:?}", began.elapsed());
     assert!(agent.most_connections() <= 200, "{}", agent.most_connections());
+    // Whoever's poll is over leaves its connection to the next one.
+    assert_eq!(agent.accepted(), agent.most_connections(), "none was made anew");
     assert!(!rosterd.output().contains("(429)"), "none was refused: {}", rosterd.output());
 }
 

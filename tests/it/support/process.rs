@@ -74,12 +74,24 @@ impl Rosterd {
 
     /// Processor time that it has used, to the hundredth of a second.
     pub fn cpu(&self) -> Duration {
+        self.ticks().into_iter().sum()
+    }
+
+    /// The part of [`Rosterd::cpu`] that was spent in the kernel.
+    pub fn cpu_of_kernel(&self) -> Duration {
+        self.ticks()[1]
+    }
+
+    /// Processor time of the program itself, and of the kernel for it.
+    fn ticks(&self) -> [Duration; 2] {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid())).expect("the process runs");
         // The name of the program, in parentheses, may hold blanks.
         let (_, fields) = stat.rsplit_once(')').expect("the kernel tells");
-        let ticks =
-            fields.split_ascii_whitespace().skip(11).take(2).map(|ticks| ticks.parse::<u64>().expect("a number"));
-        Duration::from_secs_f64(ticks.sum::<u64>() as f64 / rustix::param::clock_ticks_per_second() as f64)
+        let fields: Vec<&str> = fields.split_ascii_whitespace().collect();
+        [fields[11], fields[12]].map(|ticks| {
+            let ticks: u64 = ticks.parse().expect("a number");
+            Duration::from_secs_f64(ticks as f64 / rustix::param::clock_ticks_per_second() as f64)
+        })
     }
 
     /// Starts rosterd with a configuration that it must refuse: its exit status and all it said.

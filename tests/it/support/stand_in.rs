@@ -34,6 +34,7 @@ struct Shared {
     changed: Condvar,
     connections: AtomicUsize,
     most_connections: AtomicUsize,
+    accepted: AtomicUsize,
     limit: AtomicUsize,
 }
 
@@ -143,6 +144,11 @@ impl StandIn {
         self.shared.state.lock().held
     }
 
+    /// How many connections there were so far.
+    pub fn accepted(&self) -> usize {
+        self.accepted.load(Ordering::Relaxed)
+    }
+
     /// How many connections were open at once at most.
     pub fn most_connections(&self) -> usize {
         self.shared.most_connections.load(Ordering::Relaxed)
@@ -151,6 +157,7 @@ impl StandIn {
 
 impl Shared {
     fn serve_counted(&self, mut stream: TcpStream) {
+        self.accepted.fetch_add(1, Ordering::Relaxed);
         let open = self.connections.fetch_add(1, Ordering::Relaxed) + 1;
         if open > self.limit.load(Ordering::Relaxed) {
             stream.write_all(b"HTTP/1.1 429 Too Many Requests\r\nConnection: close\r\nContent-Length: 0\r\n\r\n").ok();
