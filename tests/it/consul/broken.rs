@@ -56,6 +56,7 @@ fn a_crash_takes_nothing_away_and_a_snapshot_that_comes_back_is_seen() {
     consul.restore(&snapshot);
     up(&consul, 22);
     addrs.until("the newest", |value| super::shown(value).contains(&"10.0.0.22:80".to_owned()));
+    assert!(addrs.seen.iter().all(|value| value.contains("10.0.0.1")), "never through empty: {:#?}", addrs.seen);
 }
 
 #[test]

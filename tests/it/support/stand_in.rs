@@ -146,7 +146,7 @@ impl StandIn {
 
     /// How many connections there were so far.
     pub fn accepted(&self) -> usize {
-        self.accepted.load(Ordering::Relaxed)
+        self.shared.accepted.load(Ordering::Relaxed)
     }
 
     /// How many connections were open at once at most.
