@@ -222,7 +222,7 @@ fn idle_polls() {
     // The first polls began while there was room for all, and would wait for minutes; a change ends them.
     agent.set_default(Reply::ok(8, &entry.to_string()));
     std::thread::sleep(Duration::from_secs(20));
-    let figures = || (agent.asked().len(), agent.accepted(), rosterd.cpu(), rosterd.cpu_of_kernel());
+    let figures = || (agent.asked().len(), agent.accepted(), rosterd.cpu(), rosterd.cpu_parts()[1]);
     let (asked, accepted, used, kernel) = figures();
     std::thread::sleep(Duration::from_secs(40));
     let (asked, accepted, used, kernel) = {

@@ -84,8 +84,8 @@ type Driver = http1::Connection<TokioIo<Box<dyn Stream>>, Full<Bytes>>;
 /// One connection.
 struct Link {
     sender: SendRequest<Full<Bytes>>,
-    /// Moves its bytes; none once it is over.
-    driver: Option<Driver>,
+    /// Moves its bytes; none once it is over. In a box, since connections go from one user to the next, and it is large.
+    driver: Option<Box<Driver>>,
 }
 
 // === impl Links ===
@@ -162,7 +162,7 @@ impl Links {
             }
         };
         let (sender, driver) = http1::handshake(TokioIo::new(stream)).await.map_err(|error| Broken::of(&error))?;
-        Ok(Link { sender, driver: Some(driver) })
+        Ok(Link { sender, driver: Some(Box::new(driver)) })
     }
 
     /// Tries all addresses of the host in turn; each has its share of the time.
@@ -235,7 +235,7 @@ impl Link {
         let mut part = pin!(part);
         poll_fn(|cx| {
             if let Some(driver) = &mut self.driver
-                && Pin::new(driver).poll(cx).is_ready()
+                && Pin::new(&mut **driver).poll(cx).is_ready()
             {
                 // How it ended is told to whoever waits for its answer.
                 self.driver = None;
@@ -249,7 +249,7 @@ impl Link {
     async fn is_free(&mut self) -> bool {
         let Self { sender, driver } = self;
         poll_fn(|cx| {
-            let goes_on = driver.as_mut().is_some_and(|driver| Pin::new(driver).poll(cx).is_pending());
+            let goes_on = driver.as_mut().is_some_and(|driver| Pin::new(&mut **driver).poll(cx).is_pending());
             Poll::Ready(goes_on && matches!(sender.poll_ready(cx), Poll::Ready(Ok(()))))
         })
         .await

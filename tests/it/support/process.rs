@@ -74,16 +74,11 @@ impl Rosterd {
 
     /// Processor time that it has used, to the hundredth of a second.
     pub fn cpu(&self) -> Duration {
-        self.ticks().into_iter().sum()
-    }
-
-    /// The part of [`Rosterd::cpu`] that was spent in the kernel.
-    pub fn cpu_of_kernel(&self) -> Duration {
-        self.ticks()[1]
+        self.cpu_parts().into_iter().sum()
     }
 
     /// Processor time of the program itself, and of the kernel for it.
-    fn ticks(&self) -> [Duration; 2] {
+    pub fn cpu_parts(&self) -> [Duration; 2] {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid())).expect("the process runs");
         // The name of the program, in parentheses, may hold blanks.
         let (_, fields) = stat.rsplit_once(')').expect("the kernel tells");
