@@ -1,6 +1,6 @@
 //! Names from Consul: how soon a change is seen, how soon many names are known, and what it costs to wait.
 //!
-//! `cargo bench --bench consul`, or some parts of it: `-- changes names large idle shared`. The first three start a real Consul
+//! `cargo bench --bench consul`, or some parts of it: `-- changes names large shared idle`. The first three start a real Consul
 //! (`tests/backends`); what is counted is asked of a stand-in.
 
 #![expect(clippy::print_stdout, reason = "a bench tells what it measured")]
@@ -33,11 +33,11 @@ fn main() {
         let consul = Consul::start_with(&[Agent::Server]);
         real.iter().for_each(|run| run(&consul));
     }
-    if wanted("idle") {
-        idle_polls();
-    }
     if wanted("shared") {
         shared_polls();
+    }
+    if wanted("idle") {
+        idle_polls();
     }
 }
 
