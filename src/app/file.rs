@@ -240,7 +240,7 @@ mod tests {
             "admin: {port: 70000}
 storage: {kind: io.l5d.zk, pathPrefix: [x]}
 namers:
-- {kind: io.l5d.k8s, prot: 1}
+- {kind: io.l5d.marathon, prot: 1}
 - {kind: io.l5d.fs}
 interfaces:
 - {kind: io.l5d.mesh}
@@ -254,7 +254,7 @@ routers: []
         let starts = [
             "1:15: 70000 outside valid range for ports",
             "2:17: io.l5d.zk: not built yet",
-            "4:10: io.l5d.k8s: not built yet",
+            "4:10: io.l5d.marathon: not built yet",
             "5:3: 'rootDir' is required for the io.l5d.fs namer",
             "7:10: io.l5d.mesh: not built yet",
             "8:37: 'localhost' is not an IP string literal.",
