@@ -5,21 +5,25 @@ mod restarts;
 pub mod router;
 mod unnoticed;
 
-use crate::support::{Rosterd, folder};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use tempfile::TempDir;
+
+use crate::support::{Rosterd, folder};
 
 const THRIFT: &str = "io.l5d.thriftNameInterpreter";
 
 /// What processes that follow each other share.
 struct Home {
     folder: TempDir,
+    written: AtomicUsize,
 }
 
 impl Home {
     fn new() -> Self {
         let folder = folder();
         std::fs::create_dir(folder.path().join("disco")).expect("an empty folder");
-        Self { folder }
+        Self { folder, written: AtomicUsize::new(0) }
     }
 
     /// A configuration on free ports, or on those of the process before, with further keys.
@@ -38,7 +42,9 @@ stateDir: {home}/state
 
     /// Gives a name this address.
     fn set(&self, name: &str, port: u16) {
-        let (new, file) = (self.folder.path().join("new"), self.folder.path().join("disco").join(name));
+        // A task that is being ended may still write.
+        let new = self.folder.path().join(format!("new{}", self.written.fetch_add(1, Ordering::Relaxed)));
+        let file = self.folder.path().join("disco").join(name);
         std::fs::write(&new, format!("127.0.0.1 {port}\n")).expect("the folder is writable");
         std::fs::rename(&new, &file).expect("the folder is writable");
     }
