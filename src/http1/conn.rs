@@ -84,7 +84,7 @@ pub(super) struct Connection<IO> {
     pub(super) server: Arc<Server>,
     pub(super) input: BytesMut,
     pub(super) output: Output,
-    traffic: Traffic,
+    pub(super) traffic: Traffic,
     peer: SocketAddr,
 }
 

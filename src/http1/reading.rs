@@ -23,6 +23,8 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Connection<IO> {
     /// Reads until a whole head is there; its length.
     pub(super) async fn read_head(&mut self, mut closing: Pin<&mut impl Future<Output = ()>>) -> Result<usize, End> {
         let (mut scan, mut began, mut ended) = (Scan::default(), None, None);
+        // Whoever has just been accepted is about to ask, and would be left without an answer.
+        let first_by = (self.traffic.requests == 0).then(|| Instant::now() + LAST_HEAD);
         loop {
             while let Some(b'\r' | b'\n') = self.input.first() {
                 self.input.advance(1); // blank lines before a request are allowed
@@ -36,7 +38,13 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Connection<IO> {
             let over = self.server.drain.phase() >= self.server.until;
             if self.input.is_empty() {
                 if over {
-                    return Err(self.finish().await);
+                    let Some(by) = first_by.filter(|by| Instant::now() < *by) else {
+                        return Err(self.finish().await);
+                    };
+                    if let Ok(read) = timeout_at(by, self.read(READ_SIZE, None)).await {
+                        read?;
+                    }
+                    continue;
                 }
                 let patience = self.server.read_timeout;
                 tokio::select! {
