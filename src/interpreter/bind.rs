@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use smallvec::SmallVec;
+
 use super::namers::Name;
 use super::{Bound, BoundTree};
 use crate::name::{Dentry, NameTree, Path, Weighted};
@@ -34,9 +36,9 @@ pub(super) fn deep<T>(level: impl FnOnce() -> T) -> T {
 pub(super) trait Lookup {
     /// The dentries that match, highest priority first. Only where there is none, or a bare `~` alone, is
     /// [`Lookup::lookup`] asked.
-    fn dentries(&self, path: &Path) -> Vec<&Dentry> {
+    fn dentries(&self, path: &Path) -> SmallVec<[&Dentry; 4]> {
         let _ = path;
-        Vec::new()
+        SmallVec::new()
     }
 
     /// What the namers say.

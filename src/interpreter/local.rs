@@ -6,6 +6,7 @@ use std::sync::{Arc, LazyLock, OnceLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use smallvec::SmallVec;
 
 use super::bind::{self, Lookup};
 use super::delegate::{Delegate, Delegation};
@@ -336,7 +337,7 @@ impl Formula for BoundNames {
 // === impl InNamespace ===
 
 impl Lookup for InNamespace<'_> {
-    fn dentries(&self, path: &Path) -> Vec<&Dentry> {
+    fn dentries(&self, path: &Path) -> SmallVec<[&Dentry; 4]> {
         self.layers.matches(path).collect()
     }
 

@@ -4,6 +4,7 @@ use std::fmt;
 use std::hash::BuildHasher;
 
 use hashbrown::{DefaultHashBuilder, HashTable};
+use smallvec::SmallVec;
 
 use super::dtab::{Dentry, Dtab, alternatives};
 use super::flat;
@@ -63,8 +64,11 @@ impl IndexedDtab {
     }
 
     /// The positions of all entries that match `path`, last to first.
-    pub fn matches(&self, path: &Path) -> Vec<usize> {
-        let mut found = Vec::new();
+    pub fn matches(&self, path: &Path) -> SmallVec<[usize; 8]> {
+        let mut found = SmallVec::new();
+        if self.dtab.is_empty() {
+            return found; // most requests bring no dtab of their own
+        }
         // Each wildcard met on the way down leaves one more branch to follow later.
         let mut open = Vec::new();
         let mut branch = Some((ROOT, flat::Elems::new(path.flat())));
@@ -196,7 +200,7 @@ mod tests {
     use super::*;
 
     fn matches(dtab: &str, path: &str) -> Vec<usize> {
-        IndexedDtab::new(Dtab::parse(dtab).unwrap()).matches(&Path::parse(path).unwrap())
+        IndexedDtab::new(Dtab::parse(dtab).unwrap()).matches(&Path::parse(path).unwrap()).into_vec()
     }
 
     #[test]

@@ -81,7 +81,7 @@ impl<F: Formula> fmt::Debug for Derived<F> {
 impl<F: Formula> Evaluate for Node<F> {
     fn evaluate(&self) {
         let mut dependencies = self.dependencies.lock();
-        if !dependencies.outdated(Instant::now()) {
+        if !dependencies.outdated() {
             return;
         }
         // A defect in one formula must not take the evaluator, or a client's connection, with it.

@@ -16,6 +16,10 @@ use tokio_util::task::AbortOnDropHandle;
 use super::mailbox::Wakes;
 use super::{Key, Mailbox, Marker};
 
+/// So many derived cells go to one evaluator before the next one gets some: cells that are made one after the other are
+/// mostly those of one client, which is told of all that change in one turn only if one evaluator has them.
+const BATCH: usize = 512;
+
 /// How long an evaluator works before it lets other tasks run.
 const SLICE: Duration = Duration::from_millis(1);
 
@@ -62,7 +66,7 @@ impl Evaluators {
     }
 
     pub(super) fn pick(&self) -> Arc<Evaluator> {
-        self.all[self.next.fetch_add(1, Ordering::Relaxed) % self.all.len()].clone()
+        self.all[self.next.fetch_add(1, Ordering::Relaxed) / BATCH % self.all.len()].clone()
     }
 
     /// How many formulas have been run, and how many of those panicked, since the start.

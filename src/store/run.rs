@@ -49,7 +49,7 @@ pub struct Run<'a> {
     before_places: Places,
     now_read: SmallVec<[Dependency; 2]>,
     /// The snapshots of this run.
-    kept: Vec<Kept>,
+    kept: SmallVec<[Kept; 2]>,
     kept_places: Places,
     now: Instant,
     again_at: Option<Instant>,
@@ -223,9 +223,9 @@ impl Dependency {
 
 impl Dependencies {
     /// Must the evaluation run (again)?
-    pub(super) fn outdated(&self, now: Instant) -> bool {
+    pub(super) fn outdated(&self) -> bool {
         !self.evaluated
-            || self.again_at.is_some_and(|when| when <= now)
+            || self.again_at.is_some_and(|when| when <= Instant::now())
             || self.list.iter().any(|dependency| dependency.subscription.cell.version() != dependency.seen)
     }
 
@@ -240,7 +240,7 @@ impl Dependencies {
             before: std::mem::take(&mut self.list).into_iter().map(Some).collect(),
             before_places: Places::default(),
             now_read: SmallVec::new(),
-            kept: Vec::new(),
+            kept: SmallVec::new(),
             kept_places: Places::default(),
             now: Instant::now(),
             again_at: None,

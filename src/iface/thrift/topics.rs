@@ -270,12 +270,14 @@ impl Topic {
     pub(super) fn newest(&self) -> Newest {
         // One encodes, the others wait for that: it is what they need.
         let mut encoded = self.encoded.lock();
+        // What only one session wants is sent once, and not kept for others.
+        let keep = self.seats.load(Ordering::Acquire) > 1;
         match self.source() {
-            Source::Bind { watch, ns } => {
-                newest(watch.cell().snapshot(), &mut encoded, |version, tree| Ok(result::bound(version, tree, ns)))
-            }
+            Source::Bind { watch, ns } => newest(watch.cell().snapshot(), &mut encoded, keep, |version, tree| {
+                Ok(result::bound(version, tree, ns))
+            }),
             Source::Addr { watch, lone_weights } => {
-                newest(watch.cell().snapshot(), &mut encoded, |version, addr| match addr {
+                newest(watch.cell().snapshot(), &mut encoded, keep, |version, addr| match addr {
                     Addr::Bound(set) => Ok(result::addr(version, Some(set), *lone_weights)),
                     Addr::Neg => Ok(result::addr(version, None, *lone_weights)),
                     Addr::Failed(reason) => Err(reason.clone().unwrap_or_else(|| "".into())),
@@ -291,7 +293,7 @@ impl Topic {
                 {
                     known.of = snapshot.version.get();
                 }
-                newest(snapshot, &mut encoded, |version, dtab| Ok(result::dtab(version, &shown(dtab))))
+                newest(snapshot, &mut encoded, true, |version, dtab| Ok(result::dtab(version, &shown(dtab))))
             }
         }
     }
@@ -305,6 +307,7 @@ fn shown(dtab: &Option<VersionedDtab>) -> String {
 fn newest<T>(
     snapshot: Snapshot<T>,
     encoded: &mut Option<Encoded>,
+    keep: bool,
     encode: impl FnOnce(u64, &T) -> Result<Bytes, Reason>,
 ) -> Newest {
     let version = snapshot.version.get();
@@ -315,7 +318,7 @@ fn newest<T>(
             }
             _ => match encode(version, value) {
                 Ok(body) => {
-                    *encoded = Some(Encoded { of: version, version, body: body.clone() });
+                    *encoded = keep.then(|| Encoded { of: version, version, body: body.clone() });
                     Known::Value(body)
                 }
                 Err(reason) => Known::Failed(reason),

@@ -54,8 +54,8 @@ impl Inbox {
     pub(super) fn pop(&mut self) -> Option<Asked> {
         let asked = self.requests.pop_front()?;
         self.bytes -= asked.message.len();
-        if self.requests.is_empty() && self.requests.capacity() > 64 {
-            self.requests = VecDeque::new(); // a burst is over
+        if self.requests.is_empty() {
+            self.requests = VecDeque::new(); // a burst is over, and every open connection would have room for it
         }
         Some(asked)
     }

@@ -21,7 +21,7 @@ mod times;
 mod watched;
 mod work;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
@@ -33,6 +33,7 @@ use bytes::BytesMut;
 use futures_util::StreamExt;
 use futures_util::future::AbortHandle;
 use futures_util::stream::FuturesUnordered;
+use hashbrown::HashMap;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use self::answer::{Place, Question};
@@ -254,10 +255,10 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Session<IO> {
             () if self.receiving.is_large() => LARGE_READ,
             () => READ,
         };
-        let Self { io, input, output, receiving, mailbox, tasks, times, leaving, .. } = self;
         if !has_work {
-            output.shrink();
+            self.rest();
         }
+        let Self { io, input, output, receiving, mailbox, tasks, times, leaving, .. } = self;
         tokio::select! {
             biased;
             // Before the client, which may keep us busy.
@@ -268,6 +269,17 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Session<IO> {
             room = receiving.room(), if receiving.is_waiting() => Event::Room(room),
             () = mailbox.marked(), if may_answer => Event::Marked,
             () = std::future::ready(()), if has_work => Event::Nothing,
+        }
+    }
+
+    /// Gives back memory that only work needs: there are thousands of sessions, and almost all of them wait.
+    fn rest(&mut self) {
+        self.output.shrink();
+        if self.owed.is_empty() {
+            self.owed = VecDeque::new();
+        }
+        if self.marked.is_empty() {
+            self.marked = Vec::new();
         }
     }
 

@@ -1,8 +1,10 @@
 //! Rows: the topics that a session cares for, with the polls that wait on each.
 
 use std::collections::HashMap;
+use std::hash::BuildHasher;
 use std::sync::Arc;
 
+use hashbrown::{DefaultHashBuilder, HashTable};
 use slab::Slab;
 use smallvec::SmallVec;
 
@@ -26,7 +28,9 @@ pub(super) type Waiting = SmallVec<[Waiter; 1]>;
 #[derive(Debug)]
 pub(super) struct Rows {
     rows: Slab<Row>,
-    by_topic: HashMap<usize, u32>,
+    /// The places of rows by that of their topic, which a row knows itself.
+    by_topic: HashTable<u32>,
+    hasher: DefaultHashBuilder,
     waiting: usize,
     /// Bytes of the names of those who wait.
     names: usize,
@@ -116,7 +120,15 @@ const LOOK_AGAIN: u32 = 10;
 
 impl Rows {
     pub(super) fn new() -> Self {
-        Self { rows: Slab::new(), by_topic: HashMap::new(), waiting: 0, names: 0, all_in_use: false, due: u32::MAX }
+        Self {
+            rows: Slab::new(),
+            by_topic: HashTable::new(),
+            hasher: DefaultHashBuilder::default(),
+            waiting: 0,
+            names: 0,
+            all_in_use: false,
+            due: u32::MAX,
+        }
     }
 
     /// How many polls wait.
@@ -140,14 +152,19 @@ impl Rows {
 
     /// The row of a topic.
     pub(super) fn find(&self, seat: &Seat) -> Option<Key> {
-        self.by_topic.get(&seat.place()).copied().map(Key)
+        let place = seat.place();
+        let is_of_topic = |key: &u32| self.rows[*key as usize].seat.place() == place;
+        self.by_topic.find(self.hasher.hash_one(place), is_of_topic).copied().map(Key)
     }
 
     /// A new row, subscribed to its topic.
     pub(super) fn add(&mut self, seat: Seat, mailbox: &Mailbox) -> Key {
-        let entry = self.rows.vacant_entry();
+        if self.rows.len() == self.rows.capacity() {
+            // Doubling would leave up to half of it empty, on thousands of connections.
+            self.rows.reserve_exact(self.rows.len() / 4 + 4);
+        }
+        let (place, entry) = (seat.place(), self.rows.vacant_entry());
         let key = u32::try_from(entry.key()).expect("their number is limited by limits.watchesPerConnection, a u32");
-        self.by_topic.insert(seat.place(), key);
         let subscription = seat.subscribe(mailbox, Key(key));
         let waiting = SmallVec::new();
         entry.insert(Row {
@@ -162,6 +179,9 @@ impl Rows {
             answered: None,
             arrived: 0,
         });
+        let Self { rows, by_topic, hasher, .. } = self;
+        let hash_of = |key: &u32| hasher.hash_one(rows[*key as usize].seat.place());
+        by_topic.insert_unique(hasher.hash_one(place), key, hash_of);
         Key(key)
     }
 
@@ -230,7 +250,10 @@ impl Rows {
 
     fn remove(&mut self, key: Key) {
         if let Some(row) = self.rows.try_remove(key.0 as usize) {
-            self.by_topic.remove(&row.seat.place());
+            let hash = self.hasher.hash_one(row.seat.place());
+            if let Ok(found) = self.by_topic.find_entry(hash, |place| *place == key.0) {
+                found.remove();
+            }
         }
         if self.rows.is_empty() {
             *self = Self::new(); // thousands may have been there
