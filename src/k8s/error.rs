@@ -33,11 +33,11 @@ pub enum ApiError {
         /// The plural.
         resource: &'static str,
         /// Where.
-        namespace: String,
+        namespace: Box<str>,
         /// The rule that is missing.
-        rule: String,
+        rule: Box<str>,
         /// The server's words.
-        said: String,
+        said: Box<str>,
     },
     /// 401.
     #[error("Kubernetes at {server} does not know who asks (401): {remedy}")]
@@ -180,9 +180,9 @@ impl ApiError {
                 Self::Unauthorized { server, remedy }
             }
             StatusCode::FORBIDDEN => {
-                let rule = rule(resource);
-                let (resource, namespace) = (resource.plural, namespace.to_owned());
-                Self::Forbidden { server, verb, resource, namespace, rule, said }
+                let rule = rule(resource).into();
+                let (resource, namespace) = (resource.plural, namespace.into());
+                Self::Forbidden { server, verb, resource, namespace, rule, said: said.into() }
             }
             StatusCode::NOT_FOUND => Self::Missing { server, path, said },
             StatusCode::GONE => Self::Gone { server, path },

@@ -60,11 +60,14 @@ struct Shared {
     runtime: Handle,
 }
 
+/// Those there are, for as long as somebody uses them.
+type Known = Arc<Mutex<Vec<(ApiConfig, Weak<Shared>)>>>;
+
 /// The API servers of the process. Who asks for the same one gets the same, with one pool of connections. Cloning shares
 /// them.
 #[derive(Clone)]
 pub struct ApiServers {
-    known: Arc<Mutex<Vec<(ApiConfig, Weak<Shared>)>>>,
+    known: Known,
     metrics: ApiMetrics,
     runtime: Handle,
 }

@@ -206,7 +206,7 @@ impl FakeApi {
         let all: Vec<&Value> = of_collection.filter(|object| query.selects(object)).collect();
         let from = query.next.unwrap_or(0);
         let to = query.limit.map_or(all.len(), |limit| (from + limit).min(all.len()));
-        let next = (to < all.len()).then(|| to.to_string()).unwrap_or_default();
+        let next = if to < all.len() { to.to_string() } else { String::new() };
         let metadata = json!({ "resourceVersion": state.version.to_string(), "continue": next });
         (200, json!({ "kind": "List", "metadata": metadata, "items": &all[from..to] }).to_string())
     }

@@ -84,12 +84,15 @@ pub(super) struct Backends(pub(super) Vec<Arc<Backend>>);
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct PortNames(Vec<(Option<Box<str>>, Box<str>)>);
 
+/// Where an address is; what is not known is empty.
+type NodeAndZone = (Box<str>, Box<str>);
+
 /// Reads the objects.
 #[derive(Debug)]
 pub(super) struct BackendKind {
     sources: Vec<Resource>,
     label: Option<Box<str>>,
-    metas: Mutex<HashMap<(Box<str>, Box<str>), Meta>>,
+    metas: Mutex<HashMap<NodeAndZone, Meta>>,
     cut: Seldom,
 }
 
@@ -195,7 +198,7 @@ impl BackendKind {
             metas.clear();
         }
         let key = (node.unwrap_or_default(), zone.unwrap_or_default());
-        let make = |(node, zone): &(Box<str>, Box<str>)| {
+        let make = |(node, zone): &NodeAndZone| {
             let named =
                 |meta: Meta, key: &str, value: &str| if value.is_empty() { meta } else { meta.with(key, value) };
             named(named(Meta::default(), meta_keys::NODE_NAME, node), ZONE, zone)
