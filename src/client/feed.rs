@@ -10,7 +10,7 @@ use tokio::runtime::Handle;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::follow::{Follower, Watched};
-use super::journal::Journal;
+use super::journal::{Condition, Journal};
 use super::protocol::Sink;
 use super::servers::Server;
 use super::upstream::{Shared, Shown};
@@ -59,11 +59,18 @@ impl<T: PartialEq + Send + Sync + 'static> Feed<T> {
         Self { writer: Arc::new(writer), runtime: runtime.clone(), begun: OnceLock::new() }
     }
 
+    /// Itself, followed from now on until it is dropped.
+    #[must_use]
+    pub fn begun(self) -> Self {
+        self.begin();
+        self
+    }
+
     /// Begins to follow, if that has not begun.
     pub fn begin(&self) {
         self.begun.get_or_init(|| {
             let Writer { upstream, journal, .. } = &*self.writer;
-            let follower = Follower::new(upstream.clone(), journal.ask().clone(), self.writer.clone());
+            let follower = Box::new(Follower::new(upstream.clone(), journal.ask().clone(), self.writer.clone()));
             let shown = upstream.show(journal.clone());
             Begun { _loop: AbortOnDropHandle::new(self.runtime.spawn(follower.run())), _shown: shown }
         });
@@ -124,6 +131,11 @@ impl<T> Feed<T> {
     /// the server says. That it cannot be reached does not: then the last good value is the best there is.
     pub fn cell(&self) -> &Arc<Cell<T>> {
         &self.writer.cell
+    }
+
+    /// Whether what is known is the last good value, and no server vouches for it now: it could not be had anew.
+    pub fn is_stale(&self) -> bool {
+        matches!(self.writer.journal.condition(), Condition::Stale { .. })
     }
 }
 

@@ -48,8 +48,8 @@ pub(super) struct Follower {
     news: watch::Receiver<u64>,
     /// The attempt that counts.
     current: Option<Attempt>,
-    /// The one that is to replace it.
-    next: Option<Attempt>,
+    /// The one that is to replace it; there seldom is one.
+    next: Option<Box<Attempt>>,
     rest: Option<Rest>,
     grudges: Grudges,
     /// How many ends in good order came soon after their beginnings.
@@ -83,7 +83,8 @@ impl Follower {
     }
 
     /// Follows for ever: a panic is one more failure.
-    pub(super) async fn run(mut self) -> Infallible {
+    /// Boxed, since a task would have room for it twice.
+    pub(super) async fn run(mut self: Box<Self>) -> Infallible {
         loop {
             let Err(panic) = AssertUnwindSafe(self.turns()).catch_unwind().await;
             (self.current, self.next) = (None, None);
@@ -105,7 +106,7 @@ impl Follower {
         let now = Instant::now();
         // A successor that does not answer is no better than whom it is to replace.
         if let Some(next) = self.next.take_if(|next| next.late_at().is_some_and(|late| late <= now)) {
-            self.ended(End::Failed(next.silence()), next);
+            self.ended(End::Failed(next.silence()), &next);
         }
         if self.rest.is_some_and(|rest| rest.until > now) {
             return;
@@ -125,8 +126,10 @@ impl Follower {
             Ok(seat) => {
                 let Shared { protocol, timings, .. } = &*self.upstream;
                 let attempt = Attempt::begin(protocol, timings, seat, &self.ask, &mut self.voice);
-                let place = if self.current.is_none() { &mut self.current } else { &mut self.next };
-                *place = Some(attempt);
+                match &self.current {
+                    None => self.current = Some(attempt),
+                    Some(_) => self.next = Some(Box::new(attempt)),
+                }
             }
             Err(unserved) => self.unserved(unserved),
         }
@@ -160,7 +163,7 @@ impl Follower {
         let (current, next) = (&mut self.current, &mut self.next);
         tokio::select! {
             event = event(current) => self.of_current(event),
-            event = event(next) => self.of_next(event),
+            event = rare_event(next) => self.of_next(event),
             changed = self.news.changed(), if hopeful => {
                 if let (Ok(()), Some(rest)) = (changed, &mut self.rest) {
                     rest.hopeful = false;
@@ -193,9 +196,9 @@ impl Follower {
             Event::Moved => {}
             Event::Ended(end) => {
                 let ended = self.current.take();
-                self.current = self.next.take();
+                self.current = self.next.take().map(|next| *next);
                 if let Some(ended) = ended {
-                    self.ended(end, ended);
+                    self.ended(end, &ended);
                 }
             }
         }
@@ -207,19 +210,19 @@ impl Follower {
         let server = next.server().address();
         match event {
             Event::Moved => self.next = Some(next),
-            Event::Ended(end) => self.ended(end, next),
+            Event::Ended(end) => self.ended(end, &next),
             Event::Answered => {
-                self.current = Some(next); // and the one before is let go of
+                self.current = Some(*next); // and the one before is let go of
                 self.rest = None;
                 self.answered_by(server);
             }
             // It goes on: a later answer will come by the same way. If nobody vouches for anything it is as good as any.
             Event::Declined(no) if alone => {
-                self.current = Some(next);
+                self.current = Some(*next);
                 self.rest = None;
                 self.failed(&no, Some(server));
             }
-            Event::Declined(no) => self.ended(End::Failed(no), next),
+            Event::Declined(no) => self.ended(End::Failed(no), &next),
         }
     }
 
@@ -229,7 +232,7 @@ impl Follower {
     }
 
     /// An attempt ended; says when the next may begin.
-    fn ended(&mut self, end: End, attempt: Attempt) {
+    fn ended(&mut self, end: End, attempt: &Attempt) {
         let server = attempt.server().address();
         let end = match attempt.last_event() {
             Event::Answered => {
@@ -242,14 +245,14 @@ impl Follower {
         self.grudges.bear(server);
         let failure = match end {
             End::Failed(failure) => failure,
-            End::Gone(reason) if self.is_in_order(&attempt) => {
+            End::Gone(reason) if self.is_in_order(attempt) => {
                 return self.upstream.metrics.ended(&self.upstream.name, reason);
             }
             // Whoever does nothing but go is as bad as one who fails.
             End::Gone(reason) => Failure::new(reason, "the server goes as soon as it is asked"),
         };
         self.failed(&failure, Some(server));
-        let elsewhere = self.upstream.servers.has_untried(&self.grudges);
+        let elsewhere = self.upstream.servers.has_others(&self.grudges);
         let delay = if elsewhere { within(self.upstream.timings.spread) } else { self.backoff.next_delay() };
         self.rest_for(delay, failure.reason.is_of_connection());
     }
@@ -279,6 +282,14 @@ impl Follower {
 async fn event(attempt: &mut Option<Attempt>) -> Event {
     match attempt {
         Some(attempt) => attempt.event().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// As [`event`], for what is seldom there and need not have room in every task.
+async fn rare_event(attempt: &mut Option<Box<Attempt>>) -> Event {
+    match attempt {
+        Some(attempt) => Box::pin(attempt.event()).await,
         None => std::future::pending().await,
     }
 }

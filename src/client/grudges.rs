@@ -14,12 +14,21 @@ const MOST: usize = 16;
 const LEAST: Duration = Duration::from_secs(30);
 
 /// The servers that have failed whoever asks, the first to do so first. They are asked after all others, in this order:
-/// so that each is asked in its turn, whatever any of them does.
+/// so that each is asked in its turn, whatever any of them does. Those that have failed since somebody answered last are
+/// the streak: until it has all servers in it, the next one is asked soon.
 #[derive(Debug)]
 pub(super) struct Grudges {
-    held: Vec<(SocketAddr, Instant)>,
+    held: Vec<Grudge>,
     /// Long enough for a turn of all the others to come before.
     last: Duration,
+}
+
+#[derive(Debug)]
+struct Grudge {
+    server: SocketAddr,
+    since: Instant,
+    /// Nobody has answered since.
+    fresh: bool,
 }
 
 // === impl Grudges ===
@@ -31,22 +40,28 @@ impl Grudges {
 
     /// It failed.
     pub(super) fn bear(&mut self, server: SocketAddr) {
-        self.forgive(server);
+        self.held.retain(|held| held.server != server);
         if self.held.len() == MOST {
             self.held.remove(0);
         }
-        self.held.push((server, Instant::now()));
+        self.held.push(Grudge { server, since: Instant::now(), fresh: true });
     }
 
-    /// It answered.
+    /// It answered: the streak of failures is over.
     pub(super) fn forgive(&mut self, server: SocketAddr) {
-        self.held.retain(|(held, _)| *held != server);
+        self.held.retain(|held| held.server != server);
+        self.held.iter_mut().for_each(|held| held.fresh = false);
     }
 
     /// How late its turn comes; 0 = nothing is held against it.
     pub(super) fn place(&self, server: SocketAddr, now: Instant) -> usize {
-        let held = |(address, since): &(SocketAddr, Instant)| *address == server && *since + self.last > now;
+        let held = |held: &Grudge| held.server == server && held.since + self.last > now;
         self.held.iter().position(held).map_or(0, |place| place + 1)
+    }
+
+    /// Whether it has failed in this streak.
+    pub(super) fn are_fresh(&self, server: SocketAddr) -> bool {
+        self.held.iter().any(|held| held.server == server && held.fresh)
     }
 }
 
@@ -74,5 +89,18 @@ mod tests {
         assert_eq!(places(&grudges), [0, 0, 0]);
         (1..100).for_each(|port| grudges.bear(at(port)));
         assert_eq!(grudges.held.len(), MOST);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_of_anybody_ends_a_streak_and_not_the_order() {
+        let mut grudges = Grudges::new(Retry::default());
+        let fresh = |grudges: &Grudges| [1, 2, 3].map(|port| grudges.are_fresh(at(port)));
+        [1, 2].into_iter().for_each(|port| grudges.bear(at(port)));
+        assert_eq!(fresh(&grudges), [true, true, false]);
+        grudges.forgive(at(3));
+        assert_eq!(fresh(&grudges), [false, false, false]);
+        assert_eq!([1, 2].map(|port| grudges.place(at(port), Instant::now())), [1, 2]);
+        grudges.bear(at(1));
+        assert_eq!(fresh(&grudges), [true, false, false]);
     }
 }

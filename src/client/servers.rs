@@ -1,8 +1,8 @@
 //! Which servers there are, how they fare, and which of them a watch is to ask.
 //!
 //! Servers come and go as their addresses do. One that fails is avoided for a time that grows, and is on probation then
-//! until it has answered: one watch finds out, all others ask others if there are any. While all are avoided, whoever
-//! asks waits for the first that may be tried again. Of those that are well the one with the fewest watches is taken. A server
+//! until it has answered: one watch finds out, all others ask others if there are any. While all are avoided, those that
+//! failed before the last one are tried again sooner, the first to have failed first: it is the likeliest to be back. Of those that are well the one with the fewest watches is taken. A server
 //! whose address left is asked nothing new, and those who are with it go to another one before they let go of it: after
 //! a while, since it may be back, or at once if they have no answer from it or would not learn that it has vanished.
 
@@ -98,6 +98,12 @@ impl Servers {
     pub(super) fn pick(&self, own: Option<SocketAddr>, grudges: &Grudges) -> Result<Seat, Unserved> {
         let set = self.shared.set.lock();
         let now = Instant::now();
+        if set.usable(now).next().is_none()
+            && let Some((at, spare)) = set.first_spare(now)
+            && at <= now
+        {
+            spare.is_wanted(now);
+        }
         let best = set.usable(now).min_by_key(|server| {
             let doubted = server.is_on_probation() && (own.is_none() || server.is_probed());
             let unloved = u8::from(server.is_draining()) + u8::from(own == Some(server.address()));
@@ -106,7 +112,7 @@ impl Servers {
         });
         match best {
             Some(server) => Ok(Seat::take(server, &self.shared)),
-            None => Err(set.unserved()),
+            None => Err(set.unserved(now)),
         }
     }
 
@@ -115,6 +121,11 @@ impl Servers {
         let set = self.shared.set.lock();
         let now = Instant::now();
         set.usable(now).any(|server| !server.is_on_probation() && grudges.place(server.address(), now) == 0)
+    }
+
+    /// Whether there is a server that has not failed whoever asks in this streak.
+    pub(super) fn has_others(&self, grudges: &Grudges) -> bool {
+        self.shared.set.lock().servers.iter().any(|server| !grudges.are_fresh(server.address()))
     }
 
     /// Changes whenever a server joins, leaves, or answers again.
@@ -212,10 +223,22 @@ impl Set {
         self.servers.iter().filter(move |server| !server.is_avoided(now)).take(MOST_IN_USE)
     }
 
-    fn unserved(&self) -> Unserved {
-        let first =
-            self.servers.iter().filter_map(|server| Some((server.avoided_until()?, server))).min_by_key(|at| at.0);
-        match first {
+    /// Who is asked first where all are avoided, and from when on. Whoever failed last has its whole time: to ask it
+    /// again in haste helps nobody.
+    fn first_spare(&self, now: Instant) -> Option<(Instant, &Arc<Server>)> {
+        let avoided = || self.servers.iter().filter_map(|server| Some((server.avoided()?, server)));
+        let last = avoided().map(|(avoided, _)| avoided.since).max()?;
+        avoided()
+            .map(|(avoided, server)| {
+                let at = if avoided.since == last { avoided.until } else { avoided.until.min(avoided.spare_at) };
+                (at, avoided.since, server)
+            })
+            .min_by_key(|(at, since, _)| (*at.max(&now), *since))
+            .map(|(at, _, server)| (at, server))
+    }
+
+    fn unserved(&self, now: Instant) -> Unserved {
+        match self.first_spare(now) {
             Some((until, server)) => {
                 let failure = server.failure();
                 let failure = failure.unwrap_or_else(|| Failure::new(Reason::Draining, "all servers are going"));

@@ -86,25 +86,10 @@ impl Upstream {
         &self.shared.name
     }
 
-    /// Follows `ask` until the feed is dropped. `convert` makes a value of an answer; it runs in the feed's own task,
-    /// and what it refuses counts as nonsense of the server.
+    /// A feed of the answers to `ask`; nothing is followed before [`Feed::begin`]. `convert` makes a value of an answer;
+    /// it runs in the feed's own task, and what it refuses counts as nonsense of the server.
     ///
     /// May be called outside of a runtime, but `runtime` must be one.
-    pub fn follow<T>(
-        &self,
-        runtime: &Handle,
-        ask: Ask,
-        convert: impl Fn(Answer) -> Result<T, String> + Send + Sync + 'static,
-    ) -> Feed<T>
-    where
-        T: PartialEq + Send + Sync + 'static,
-    {
-        let feed = self.feed(runtime, ask, convert);
-        feed.begin();
-        feed
-    }
-
-    /// As [`Upstream::follow`], but nothing is followed before [`Feed::begin`].
     pub fn feed<T>(
         &self,
         runtime: &Handle,

@@ -158,12 +158,7 @@ impl Interpreter for Local {
         path: &Path,
         hold: Hold,
     ) -> Result<Watch<BoundTree>, OverBudget> {
-        let key = BindingKey { namespace: namespace.into(), local: local.clone(), path: path.clone() };
-        let observer: Observer<_> = match hold {
-            Hold::Once if !local.is_empty() => self.bindings.observe_for(client, &key, IDLE_AFTER_ONCE)?,
-            Hold::Once | Hold::Watch => self.bindings.observe(client, &key)?,
-        };
-        Ok(observer.into())
+        Ok(BindingKey::new(namespace, local, path).observe(&self.bindings, client, hold)?.into())
     }
 
     fn local_dtab(&self, client: Client, dtab: Dtab) -> Result<LocalDtab, OverBudget> {
@@ -216,6 +211,23 @@ const BYTES_PER_ENTRY: usize = 512;
 const NODES_PER_ENTRY: usize = 4;
 
 impl BindingKey {
+    pub(super) fn new(namespace: &str, local: &LocalDtab, path: &Path) -> Self {
+        Self { namespace: namespace.into(), local: local.clone(), path: path.clone() }
+    }
+
+    /// Pins its entry for as long as whoever asks needs it.
+    pub(super) fn observe<V: Send + Sync + 'static>(
+        &self,
+        bindings: &Table<Self, V>,
+        client: Client,
+        hold: Hold,
+    ) -> Result<Observer<V>, OverBudget> {
+        match hold {
+            Hold::Once if !self.local.is_empty() => bindings.observe_for(client, self, IDLE_AFTER_ONCE),
+            Hold::Once | Hold::Watch => bindings.observe(client, self),
+        }
+    }
+
     pub(super) fn weight(&self) -> usize {
         let bytes = self.namespace.len() + self.path.bytes();
         1 + bytes / BYTES_PER_ENTRY + self.local.nodes() / NODES_PER_ENTRY

@@ -53,6 +53,9 @@ type Start<K, V> = Box<dyn Fn(&K, Client) -> V + Send + Sync>;
 /// As how many an entry counts, by its key.
 type Weigh<K> = fn(&K) -> usize;
 
+/// Whether an entry without observers stays beyond its time, by its value.
+type Keep<V> = fn(&V) -> bool;
+
 /// How long a look for entries that could go is not repeated if it found none.
 const BARREN: Duration = Duration::from_millis(250);
 
@@ -64,6 +67,7 @@ struct Inner<K, V> {
     hasher: RandomState,
     start: Start<K, V>,
     weigh: Weigh<K>,
+    keep: Keep<V>,
     len: AtomicUsize,
     /// Milliseconds since the epoch until which nothing can be dropped to make room.
     barren: AtomicU64,
@@ -163,6 +167,18 @@ where
         weigh: fn(&K) -> usize,
         start: impl Fn(&K, Client) -> V + Send + Sync + 'static,
     ) -> Self {
+        Self::keeping(name, policy, weigh, |_| false, start)
+    }
+
+    /// The same for values that cannot be had anew at any time: where `keep` says so an idle entry stays as long as there
+    /// is room, and is the last to go. It runs under locks of this table.
+    pub fn keeping(
+        name: &'static str,
+        policy: Policy,
+        weigh: fn(&K) -> usize,
+        keep: fn(&V) -> bool,
+        start: impl Fn(&K, Client) -> V + Send + Sync + 'static,
+    ) -> Self {
         let inner = Arc::new(Inner {
             name,
             policy,
@@ -170,6 +186,7 @@ where
             hasher: RandomState::new(),
             start: Box::new(start),
             weigh,
+            keep,
             len: AtomicUsize::new(0),
             barren: AtomicU64::new(0),
             refused: AtomicU64::new(0),
@@ -183,7 +200,9 @@ where
                 ticks.tick().await;
                 for shard in 0..SHARDS {
                     let Some(inner) = swept.upgrade() else { return };
-                    inner.sweep(shard, |entry, now| entry.idle_since(now) >= entry.idle_ms.load(Ordering::Relaxed));
+                    inner.sweep(shard, |entry, now| {
+                        entry.idle_since(now) >= entry.idle_ms.load(Ordering::Relaxed) && !keep(&entry.value)
+                    });
                     tokio::task::yield_now().await;
                 }
             }
@@ -318,10 +337,14 @@ impl<K: Eq + Hash, V> Inner<K, V> {
         let protect = millis(self.policy.protect);
         let batch = self.policy.budget / 64 + 1;
         let mut freed = 0;
-        for shard in 0..SHARDS {
-            freed += self.sweep(shard, |entry, now| entry.idle_since(now) >= protect);
-            if freed >= batch {
-                return;
+        for kept in [false, true] {
+            for shard in 0..SHARDS {
+                freed += self.sweep(shard, |entry, now| {
+                    entry.idle_since(now) >= protect && (kept || !(self.keep)(&entry.value))
+                });
+                if freed >= batch {
+                    return;
+                }
             }
         }
         if freed == 0 {

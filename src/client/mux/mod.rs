@@ -86,7 +86,8 @@ impl ThriftMux {
             read_reply(ask, &message, &limits)
         } else {
             let ask = ask.clone();
-            let read = heavy(move || read_reply(&ask, &message, &limits)).await;
+            let reading = Box::pin(heavy(move || read_reply(&ask, &message, &limits))); // seldom, and large
+            let read = reading.await;
             read.ok_or_else(|| Failure::new(Reason::Panic, "internal error: an answer could not be read"))?
         };
         match value(read) {

@@ -15,6 +15,9 @@ use crate::runtime::Backoff;
 /// So many connections are being made to a server at a time where each watch has its own; the others wait their turn.
 const TURNS: usize = 64;
 
+/// Where nobody else is left, a server is avoided for one part in so many of its time.
+const HASTE: u32 = 4;
+
 /// One server.
 pub struct Server {
     address: SocketAddr,
@@ -29,12 +32,22 @@ pub struct Server {
 
 struct Health {
     backoff: Backoff,
-    avoided_until: Option<Instant>,
+    avoided: Option<Avoided>,
     /// It said that it goes, and no later connection has shown otherwise.
     draining: bool,
     /// When its address left the name.
     left_at: Option<Instant>,
     failure: Option<Failure>,
+}
+
+/// It did not serve, and has not answered since.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Avoided {
+    pub(super) since: Instant,
+    /// Then it may be asked again.
+    pub(super) until: Instant,
+    /// Then it may be asked if nobody else is left.
+    pub(super) spare_at: Instant,
 }
 
 /// What pages and metrics show of a server.
@@ -59,7 +72,7 @@ impl Server {
             turns: Arc::new(Semaphore::new(TURNS)),
             health: Mutex::new(Health {
                 backoff: Backoff::new(base, max),
-                avoided_until: None,
+                avoided: None,
                 draining: false,
                 left_at: None,
                 failure: None,
@@ -128,15 +141,15 @@ impl Server {
         if health.left_at.is_some() {
             return Some(Failure::new(Reason::NoAddress, "the address has left the name"));
         }
-        health.avoided_until.filter(|until| Instant::now() < *until).and(health.failure.clone())
+        health.avoided.filter(|avoided| Instant::now() < avoided.until).and(health.failure.clone())
     }
 
     /// It did not serve; it is avoided for a while. What many notice at once counts once.
     pub fn failed(&self, failure: &Failure) {
         let mut health = self.health.lock();
         let now = Instant::now();
-        if health.avoided_until.is_none_or(|until| until <= now) {
-            health.avoided_until = Some(now + health.backoff.next_delay());
+        if health.avoided.is_none_or(|avoided| avoided.until <= now) {
+            health.avoid();
         }
         health.failure = Some(failure.clone());
     }
@@ -145,35 +158,42 @@ impl Server {
     pub fn drains(&self) {
         let mut health = self.health.lock();
         if std::mem::replace(&mut health.draining, true) {
-            health.avoided_until = Some(Instant::now() + health.backoff.next_delay());
+            health.avoid();
         }
     }
 
     /// It answered, on a connection that it does not want to end.
     pub fn answered(&self) {
         let mut health = self.health.lock();
-        if health.avoided_until.is_none() && !health.draining {
+        if health.avoided.is_none() && !health.draining {
             return;
         }
         health.backoff.reset();
-        health.avoided_until = None;
+        health.avoided = None;
         health.draining = false;
         health.failure = None;
         drop(health);
         self.news.send_modify(|turn| *turn += 1);
     }
 
-    pub(super) fn avoided_until(&self) -> Option<Instant> {
-        self.health.lock().avoided_until
+    pub(super) fn avoided(&self) -> Option<Avoided> {
+        self.health.lock().avoided
     }
 
     pub(super) fn is_avoided(&self, now: Instant) -> bool {
-        self.avoided_until().is_some_and(|until| now < until)
+        self.avoided().is_some_and(|avoided| now < avoided.until)
+    }
+
+    /// Its time is cut short: nobody else is left.
+    pub(super) fn is_wanted(&self, now: Instant) {
+        if let Some(avoided) = &mut self.health.lock().avoided {
+            avoided.until = avoided.until.min(now);
+        }
     }
 
     /// It failed, and has not answered since.
     pub(super) fn is_on_probation(&self) -> bool {
-        self.avoided_until().is_some()
+        self.avoided().is_some()
     }
 
     /// Somebody is finding out whether it is well again.
@@ -190,10 +210,19 @@ impl Server {
         ServerFigures {
             address: self.address,
             watches: self.seats.load(Ordering::Relaxed),
-            avoided: health.avoided_until.is_some_and(|until| now < until),
+            avoided: health.avoided.is_some_and(|avoided| now < avoided.until),
             draining: health.draining,
             failure: health.failure.as_ref().map(ToString::to_string),
         }
+    }
+}
+
+// === impl Health ===
+
+impl Health {
+    fn avoid(&mut self) {
+        let (since, delay) = (Instant::now(), self.backoff.next_delay());
+        self.avoided = Some(Avoided { since, until: since + delay, spare_at: since + delay / HASTE });
     }
 }
 

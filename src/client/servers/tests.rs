@@ -65,7 +65,7 @@ async fn a_failing_server_is_avoided_for_a_time_that_grows_and_all_of_them_until
         let began = Instant::now();
         first.server().failed(&failure());
         first.server().failed(&failure()); // what many notice at once counts once
-        let avoided = first.server().avoided_until().expect("avoided") - began;
+        let avoided = first.server().avoided().expect("avoided").until - began;
         assert!((Duration::from_secs(1)..=Duration::from_secs(10)).contains(&avoided), "{avoided:?}");
         longest = longest.max(avoided);
         assert_ne!(port(&pick(&servers, None).expect("the other one")), bad);
@@ -76,10 +76,51 @@ async fn a_failing_server_is_avoided_for_a_time_that_grows_and_all_of_them_until
     first.server().failed(&failure());
     other.server().failed(&failure());
     let unserved = pick(&servers, None).err().expect("all are avoided");
-    let until = [&first, &other].map(|seat| seat.server().avoided_until()).into_iter().min().expect("two");
-    assert_eq!((unserved.retry_at, unserved.failure), (until, failure()));
+    let until = [&first, &other].map(|seat| seat.server().avoided().expect("avoided").until).into_iter().min();
+    assert_eq!((unserved.retry_at, unserved.failure), (until, failure()), "both failed at once");
     other.server().answered();
     assert_ne!(port(&pick(&servers, None).expect("it answers")), bad);
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_all_are_avoided_the_first_to_have_failed_is_tried_sooner_and_at_a_pace_that_slows_down() {
+    const MINUTE: Duration = Duration::from_secs(60);
+    let (servers, _cell) = servers(&[1, 2, 3]).await;
+    let all = servers.shared.set.lock().servers.clone();
+    for server in &all {
+        server.failed(&failure());
+        tokio::time::advance(Duration::from_millis(100)).await;
+    }
+    let (began, mut asked) = (Instant::now(), Vec::new());
+    while began.elapsed() < 10 * MINUTE {
+        match pick(&servers, None) {
+            Ok(seat) => {
+                asked.push((began.elapsed(), port(&seat)));
+                seat.server().failed(&failure());
+            }
+            Err(unserved) => tokio::time::sleep_until(unserved.retry_at.expect("addresses are known")).await,
+        }
+        tokio::time::advance(Duration::from_millis(1)).await;
+    }
+    let (first, at) = (all[0].address().port(), asked[0].0);
+    assert_eq!(asked[0].1, first);
+    assert!(at <= Duration::from_millis(300), "a quarter of its first delay after its failure: {at:?}");
+    let late = asked.iter().filter(|(at, _)| *at > MINUTE).count();
+    assert!((9 * 3 * 6..9 * 3 * 60).contains(&late), "each once in 1 to 10 s: {late} in nine minutes");
+    for server in &all {
+        let times: Vec<Duration> =
+            asked.iter().filter(|(_, port)| *port == server.address().port()).map(|(at, _)| *at).collect();
+        let least = times.windows(2).map(|pair| pair[1] - pair[0]).min().expect("more than one");
+        assert!(least >= Duration::from_millis(250), "{least:?}");
+    }
+    // Once one of them is well again the others have all of their time.
+    all[0].answered();
+    all[1].failed(&failure());
+    let until = all[1].avoided().expect("avoided").until;
+    while Instant::now() < until {
+        assert_eq!(port(&pick(&servers, None).expect("one is well")), first);
+        tokio::time::advance(Duration::from_millis(50)).await;
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -9,6 +9,8 @@ mod dtabs;
 mod keeper;
 mod snapshot;
 mod source;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
@@ -39,9 +41,6 @@ pub use dtabs::RemoteDtabs;
 /// How many questions of a kind may be followed at once: each is a task here and a poll there.
 const FOLLOWED_MAX: usize = 100_000;
 
-/// How long an entry of a one-shot request with a dtab of its own is kept: nobody is likely to ask again.
-const IDLE_AFTER_ONCE: Duration = Duration::from_secs(10);
-
 /// Passes questions on to another name server. Cloning shares it.
 #[derive(Clone)]
 pub struct Remote {
@@ -69,29 +68,31 @@ impl Remote {
         let policy = Policy { budget: FOLLOWED_MAX, ..Policy::default() };
         let runtime = Handle::current();
         let (at, on, begins) = (upstream.clone(), runtime.clone(), tell.clone());
-        let bindings = Table::weighed("bindings", policy, BindingKey::weight, move |key: &BindingKey, _| {
-            let BindingKey { namespace, local, path } = key.clone();
-            let ask = Ask::Bind { ns: namespace, dtab: local.text().clone(), path };
-            begins(&ask, Some(key));
-            at.follow(&on, ask, tree)
-        });
+        // What is the last good value cannot be had anew: it stays through the outage, however seldom it is asked for.
+        let bindings =
+            Table::keeping("bindings", policy, BindingKey::weight, Feed::is_stale, move |key: &BindingKey, _| {
+                let BindingKey { namespace, local, path } = key.clone();
+                let ask = Ask::Bind { ns: namespace, dtab: local.text().clone(), path };
+                begins(&ask, Some(key));
+                at.feed(&on, ask, tree).begun()
+            });
         let (at, on, begins) = (upstream.clone(), runtime.clone(), tell.clone());
         let weigh = |id: &Path| 1 + id.bytes() / 512;
-        let addresses = Table::weighed("address sets", policy, weigh, move |id: &Path, _| {
+        let addresses = Table::keeping("address sets", policy, weigh, Feed::is_stale, move |id: &Path, _| {
             let ask = Ask::Addr { id: id.clone() };
             begins(&ask, None);
-            at.follow(&on, ask, addr)
+            at.feed(&on, ask, addr).begun()
         });
         let (at, on, begins) = (upstream.clone(), runtime.clone(), tell);
         let weigh = |ns: &Arc<str>| 1 + ns.len() / 512;
-        let dtabs = Table::weighed("dtabs", policy, weigh, move |ns: &Arc<str>, _| {
+        let dtabs = Table::keeping("dtabs", policy, weigh, Feed::is_stale, move |ns: &Arc<str>, _| {
             let ask = Ask::Dtab { ns: ns.clone() };
             begins(&ask, None);
-            at.follow(&on, ask, dtabs::versioned)
+            at.feed(&on, ask, dtabs::versioned).begun()
         });
         let names = controller.map(|controller| {
             let at = controller.upstream().clone();
-            Table::new("lists of names", policy, move |(): &(), _| at.follow(&runtime, Ask::Names, names))
+            Table::new("lists of names", policy, move |(): &(), _| at.feed(&runtime, Ask::Names, names).begun())
         });
         Self { upstream, bindings, addresses, dtabs, names, interner: Interner::default(), local }
     }
@@ -141,12 +142,7 @@ impl Interpreter for Remote {
         path: &Path,
         hold: Hold,
     ) -> Result<Watch<BoundTree>, OverBudget> {
-        let key = BindingKey { namespace: namespace.into(), local: local.clone(), path: path.clone() };
-        let feed = match hold {
-            Hold::Once if !local.is_empty() => self.bindings.observe_for(client, &key, IDLE_AFTER_ONCE)?,
-            Hold::Once | Hold::Watch => self.bindings.observe(client, &key)?,
-        };
-        Ok(feed.into())
+        Ok(BindingKey::new(namespace, local, path).observe(&self.bindings, client, hold)?.into())
     }
 
     fn local_dtab(&self, client: Client, dtab: Dtab) -> Result<LocalDtab, OverBudget> {

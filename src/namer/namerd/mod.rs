@@ -41,14 +41,17 @@ impl NamerdNamer {
         let weigh = |path: &Path| 1 + path.bytes() / 512;
         let runtime = Handle::current();
         let (at, on, prefix) = (upstream.clone(), runtime.clone(), parts.prefix.clone());
-        let names = Table::weighed("names at another name server", policy, weigh, move |name: &Path, _| {
+        let keep = Feed::is_stale;
+        let names = Table::keeping("names at another name server", policy, weigh, keep, move |name: &Path, _| {
             let path = prefix.concat(name);
-            at.follow(&on, Ask::Bind { ns: ns.clone(), dtab: "".into(), path }, found)
+            at.feed(&on, Ask::Bind { ns: ns.clone(), dtab: "".into(), path }, found).begun()
         });
         let at = upstream.clone();
-        let addresses = Table::weighed("address sets of another name server", policy, weigh, move |id: &Path, _| {
-            at.follow(&runtime, Ask::Addr { id: id.clone() }, addr)
-        });
+        let keep = Feed::is_stale;
+        let addresses =
+            Table::keeping("address sets of another name server", policy, weigh, keep, move |id: &Path, _| {
+                at.feed(&runtime, Ask::Addr { id: id.clone() }, addr).begun()
+            });
         Self { upstream, names, addresses, fall_through_after: parts.fall_through_after }
     }
 }

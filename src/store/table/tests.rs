@@ -1,5 +1,7 @@
 //! Stories about entries: who starts them, how long they live, who is refused.
 
+use std::sync::atomic::AtomicBool;
+
 use super::*;
 
 type Starts = Arc<AtomicUsize>;
@@ -88,6 +90,32 @@ async fn over_budget_idle_entries_go_first_and_fresh_ones_are_protected() {
     tokio::time::sleep(Duration::from_secs(61)).await;
     table.observe(client(1), &1000).expect("idle entries make room");
     assert!(stopped.load(Ordering::SeqCst) > 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_could_not_be_had_anew_stays_while_there_is_room_and_goes_last() {
+    static LOST: AtomicBool = AtomicBool::new(true);
+    let policy = Policy { budget: 64, ..Policy::default() };
+    let keep = |key: &u32| *key < 32 && LOST.load(Ordering::SeqCst);
+    let table = Table::keeping("numbers", policy, |_| 1, keep, |key: &u32, _| *key);
+    for key in 0..48 {
+        drop(table.observe(client(1), &key).expect("room"));
+    }
+    tokio::time::sleep(Duration::from_secs(3_600)).await;
+    assert_eq!(table.usage().len, 32);
+    for key in 100..132 {
+        drop(table.observe(client(1), &key).expect("room"));
+    }
+    tokio::time::sleep(Duration::from_secs(61)).await;
+    let mut held: Vec<_> = (200..216).map(|key| table.observe(client(1), &key).expect("others go first")).collect();
+    assert!((0..32).all(|key| table.get(&key).is_some()));
+    tokio::time::sleep(Duration::from_secs(61)).await;
+    held.extend((300..340).map(|key| table.observe(client(1), &key).expect("and then these")));
+    assert!(table.usage().len <= 64 && (0..32).any(|key| table.get(&key).is_none()), "{:?}", table.usage());
+    LOST.store(false, Ordering::SeqCst);
+    drop(held);
+    tokio::time::sleep(Duration::from_secs(610)).await;
+    assert_eq!(table.usage().len, 0, "once they can be had anew they go as others do");
 }
 
 #[tokio::test]

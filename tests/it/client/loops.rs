@@ -92,7 +92,7 @@ async fn trees_and_dtabs_are_followed_like_addresses() {
     world.registry.dtab("default", "/svc=>/#/fs");
     world.registry.no_addr("/#/fs/gone");
     let path = |text: &str| Path::parse(text).expect("a path");
-    let follow = |ask| client.upstream.follow(&Handle::current(), ask, Ok::<Answer, String>);
+    let follow = |ask| client.upstream.feed(&Handle::current(), ask, Ok::<Answer, String>).begun();
     let bound = follow(Ask::Bind { ns: "default".into(), dtab: "".into(), path: path("/svc/web") });
     let dtab = follow(Ask::Dtab { ns: "default".into() });
     let gone = follow(Ask::Addr { id: path("/#/fs/gone") });
@@ -286,103 +286,6 @@ async fn a_server_that_answers_no_pings_is_left_too() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn when_a_server_drains_its_watches_are_elsewhere_before_they_leave_it() {
-    let world = World::new();
-    let client = world.client(&[A]);
-    let feed = first(&client).await;
-    client.servers(&[A, B]);
-    world.a.drain();
-    until("the poll is at the other server", Duration::from_secs(1), || world.b.parked() == 1).await;
-    holds(&feed, &world.change(2), SOON).await;
-    until("the session has ended", Duration::from_secs(1), || world.a.sessions() == 0).await;
-    assert_eq!((client.failures(), client.upstream.staleness().count), (0, 0));
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_server_that_drains_and_has_no_other_is_not_asked_in_a_hurry() {
-    let world = World::new();
-    let client = world.client(&[A]);
-    let feed = first(&client).await;
-    world.a.behave(|manners| manners.drains_at_once = true);
-    world.a.drain();
-    sleep(Duration::from_secs(60)).await;
-    assert!((3..=62).contains(&world.net.dialled(A)), "{}", world.net.dialled(A));
-    world.a.behave(|manners| manners.drains_at_once = false);
-    holds(&feed, &world.change(2), CAP + MARGIN).await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_address_that_leaves_takes_no_watch_with_it() {
-    let world = World::new();
-    let client = world.client(&[A]);
-    let feed = first(&client).await;
-    client.servers(&[B]);
-    holds(&feed, &world.change(3), SOON).await;
-    assert_eq!(world.a.parked(), 1, "it may be back");
-    until("the poll is at the other server", Duration::from_secs(61), || world.b.parked() == 1).await;
-    until("and not here any more", SOON, || world.a.parked() == 0).await;
-    holds(&feed, &world.change(2), SOON).await;
-    assert_eq!(client.failures(), 0);
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_address_that_leaves_is_kept_while_the_others_do_not_answer() {
-    let world = World::new();
-    let client = world.client(&[A]);
-    let feed = first(&client).await;
-    world.net.link(B, Link::Refuses);
-    client.servers(&[B]);
-    sleep(Duration::from_secs(600)).await;
-    holds(&feed, &world.change(2), SOON).await;
-    assert_eq!(client.upstream.staleness().count, 0);
-    world.net.link(B, Link::Up);
-    until("it goes once it can", CAP + MARGIN, || world.b.parked() == 1 && world.a.parked() == 0).await;
-}
-
-/// What ends watches of Linkerd's for good: an address that stalls in the handshake, and then leaves the name.
-#[tokio::test(start_paused = true)]
-async fn an_address_that_stalls_while_connecting_and_leaves_costs_no_watch() {
-    let world = World::new();
-    let stalling = Namerd::new(&world.registry);
-    stalling.behave(|manners| manners.handshake = Handshake::Silent);
-    world.net.host(C, &stalling);
-    let ids: Vec<String> = (0..40).map(|n| format!("/#/fs/{n}")).collect();
-    ids.iter().for_each(|id| world.registry.addr(id, &["10.0.0.9:80"]));
-    let client = world.client(&[C]);
-    let feeds: Vec<_> = ids.iter().map(|id| client.addr(id)).collect();
-    sleep(Duration::from_secs(2)).await;
-    client.servers(&[A]);
-    for feed in &feeds {
-        holds(feed, &set(&["10.0.0.9:80"]), CAP).await;
-    }
-    ids.iter().for_each(|id| world.registry.addr(id, &["10.0.0.8:80"]));
-    for feed in &feeds {
-        holds(feed, &set(&["10.0.0.8:80"]), SOON).await;
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn when_the_name_has_no_addresses_any_more_the_last_ones_serve() {
-    let world = World::new();
-    let client = world.client(&[A]);
-    let feed = first(&client).await;
-    client.servers(&[]);
-    world.net.cut(A);
-    holds(&feed, &world.change(2), CAP).await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_address_that_joins_ends_the_wait_for_those_that_fail() {
-    let world = World::new();
-    world.net.link(A, Link::Refuses);
-    let client = world.client(&[A]);
-    let feed = client.addr("/#/fs/web");
-    sleep(Duration::from_secs(300)).await; // the delays are long by now
-    client.servers(&[A, B]);
-    holds(&feed, &set(&["10.0.0.1:80"]), Duration::from_secs(1)).await;
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_success_ends_the_streak_of_delays() {
     let world = World::new();
     let client = world.client(&[A]);
@@ -450,42 +353,15 @@ async fn a_panic_is_one_more_failure() {
     let ask = Ask::Addr { id: Path::parse("/#/fs/web").expect("an id") };
     let broken = Arc::new(AtomicBool::new(true));
     let is_broken = broken.clone();
-    let feed: Feed<u8> = client.upstream.follow(&Handle::current(), ask, move |_| {
+    let feed: Feed<u8> = client.upstream.feed(&Handle::current(), ask, move |_| {
         assert!(!is_broken.load(Ordering::SeqCst), "this panic is on purpose");
         Ok(1)
     });
+    let feed = feed.begun();
     sleep(Duration::from_secs(60)).await;
     assert!((5..=30).contains(&client.ends(Reason::Panic)), "{}", client.ends(Reason::Panic));
     broken.store(false, Ordering::SeqCst);
     holds(&feed, &1, CAP + MARGIN).await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn watches_spread_over_servers_that_join() {
-    let world = World::new();
-    let third = Namerd::new(&world.registry);
-    world.net.host(C, &third);
-    let client = world.client(&[A, B]);
-    let ids: Vec<String> = (0..300).map(|n| format!("/#/fs/{n}")).collect();
-    ids.iter().for_each(|id| world.registry.addr(id, &["10.0.0.9:80"]));
-    let _feeds: Vec<_> = ids.iter().map(|id| client.addr(id)).collect();
-    until("all are parked", SOON, || world.a.parked() + world.b.parked() == 300).await;
-    assert_eq!((world.a.parked(), world.b.parked()), (150, 150));
-    client.servers(&[A, B, C]);
-    sleep(Duration::from_secs(2)).await;
-    let parked = [&world.a, &world.b, &third].map(Namerd::parked);
-    assert_eq!(parked.iter().sum::<usize>(), 300);
-    assert!(parked.iter().all(|parked| (70..=130).contains(parked)), "{parked:?}");
-    // One dies and comes back: in time it has its share again.
-    world.net.link(A, Link::Refuses);
-    world.net.cut(A);
-    sleep(Duration::from_secs(30)).await;
-    assert_eq!(world.b.parked() + third.parked(), 300);
-    world.net.link(A, Link::Up);
-    sleep(Duration::from_secs(720)).await;
-    let parked = [&world.a, &world.b, &third].map(Namerd::parked);
-    assert!(parked.iter().all(|parked| (60..=140).contains(parked)), "{parked:?}");
-    assert_eq!(client.upstream.staleness().count, 0);
 }
 
 #[tokio::test(start_paused = true)]

@@ -3,14 +3,18 @@
 mod churn;
 mod faults;
 mod fleet;
+mod leaving;
 mod loops;
 mod namerd;
 mod net;
 mod proxy;
+mod recipe;
 mod refusals;
+mod restarts;
 mod scripted;
 mod storm;
 mod streams;
+mod world;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -55,11 +59,12 @@ impl Client {
 
     fn addr(&self, id: &str) -> Feed<AddrSet> {
         let ask = Ask::Addr { id: Path::parse(id).expect("an id") };
-        self.upstream.follow(&Handle::current(), ask, |answer| match answer {
+        let feed = self.upstream.feed(&Handle::current(), ask, |answer| match answer {
             Answer::Addr(Addr::Bound(set)) => Ok(set),
             Answer::Addr(_) => Ok(set(&[])),
             other => Err(format!("no addresses: {other:?}")),
-        })
+        });
+        feed.begun()
     }
 
     /// How many attempts ended for this reason.

@@ -1,17 +1,18 @@
-//! A TCP proxy that does to connections what networks and dying hosts do.
+//! A TCP proxy that does to connections what networks and dying hosts do, outside of TLS or within it.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use socket2::SockRef;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
+use tokio_rustls::TlsAcceptor;
 use tokio_util::task::AbortOnDropHandle;
 
 /// A proxy in front of one server, at an address of its own that stays the same.
@@ -27,6 +28,9 @@ struct Shared {
     mode: watch::Sender<Mode>,
     /// How the connections that are open end, and how often that was said.
     ends: watch::Sender<(u64, End)>,
+    /// Where the client speaks TLS with the proxy, which speaks without it to the server.
+    tls: Option<TlsAcceptor>,
+    accepted: AtomicUsize,
     seed: u64,
 }
 
@@ -60,13 +64,18 @@ pub enum End {
 }
 
 impl Proxy {
-    pub async fn start(server: SocketAddr, seed: u64) -> Self {
+    pub async fn start(server: SocketAddr, tls: Option<TlsAcceptor>, seed: u64) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a free port");
         let address = listener.local_addr().expect("bound");
         let (mode, ends) = (watch::Sender::new(Mode::Pass), watch::Sender::new((0, End::Fin)));
-        let shared = Arc::new(Shared { server, mode, ends, seed });
+        let shared = Arc::new(Shared { server, mode, ends, tls, accepted: AtomicUsize::new(0), seed });
         let listening = Mutex::new(Some(listen(listener, shared.clone())));
         Self { address, shared, listening }
+    }
+
+    /// How many connections there were.
+    pub fn accepted(&self) -> usize {
+        self.shared.accepted.load(Ordering::SeqCst)
     }
 
     pub fn mode(&self, mode: Mode) {
@@ -110,6 +119,7 @@ impl Drop for Proxy {
 fn listen(listener: TcpListener, shared: Arc<Shared>) -> AbortOnDropHandle<()> {
     AbortOnDropHandle::new(tokio::spawn(async move {
         while let Ok((client, _)) = listener.accept().await {
+            shared.accepted.fetch_add(1, Ordering::SeqCst);
             // On their own, so that they go on when nobody listens any more.
             tokio::spawn(carry(client, shared.clone()));
         }
@@ -130,32 +140,56 @@ async fn carry(client: TcpStream, shared: Arc<Shared>) {
             _ = ends.changed() => return,
         }
     }
-    let (mut from_client, mut to_client) = client.into_split();
-    let (mut from_server, mut to_server) = server.into_split();
-    let mut words = None;
-    tokio::select! {
-        () = pipe(&mut from_client, &mut to_server, &shared, false) => {}
-        () = pipe(&mut from_server, &mut to_client, &shared, true) => {}
-        _ = ends.changed() => words = Some(ends.borrow().1),
-    }
-    match words {
-        Some(End::Rst) => {
-            SockRef::from(to_client.as_ref()).set_linger(Some(Duration::ZERO)).ok();
+    // As long as this is held the connection does not end.
+    let Ok(socket) = SockRef::from(&client).try_clone() else { return };
+    let end = match &shared.tls {
+        None => converse(client, server, &shared, &mut ends).await,
+        Some(tls) => {
+            let client = tokio::select! {
+                client = tls.accept(client) => client,
+                _ = ends.changed() => return,
+            };
+            let Ok(client) = client else { return };
+            converse(client, server, &shared, &mut ends).await
         }
-        Some(End::Words(bytes)) => {
-            if to_client.write_all(bytes).await.is_ok() {
-                // What the client still says goes nowhere; it is for it to leave.
-                let mut rest = [0; 1024];
-                let leave = async { while let Ok(1..) = from_client.read(&mut rest).await {} };
-                tokio::time::timeout(Duration::from_secs(2), leave).await.ok();
-            }
-        }
-        Some(End::Fin) | None => {}
+    };
+    if end == Some(End::Rst) {
+        socket.set_linger(Some(Duration::ZERO)).ok();
     }
 }
 
+/// Carries bytes both ways; how that was to end, if it was not one side that ended it.
+async fn converse<C: AsyncRead + AsyncWrite>(
+    client: C,
+    server: TcpStream,
+    shared: &Shared,
+    ends: &mut watch::Receiver<(u64, End)>,
+) -> Option<End> {
+    let (mut from_client, mut to_client) = tokio::io::split(client);
+    let (mut from_server, mut to_server) = server.into_split();
+    let end = tokio::select! {
+        () = pipe(&mut from_client, &mut to_server, shared, false) => None,
+        () = pipe(&mut from_server, &mut to_client, shared, true) => None,
+        _ = ends.changed() => Some(ends.borrow().1),
+    };
+    if let Some(End::Words(bytes)) = end
+        && to_client.write_all(bytes).await.is_ok()
+    {
+        to_client.flush().await.ok();
+        // What the client still says goes nowhere; it is for it to leave.
+        let mut rest = [0; 1024];
+        let leave = async { while let Ok(1..) = from_client.read(&mut rest).await {} };
+        tokio::time::timeout(Duration::from_secs(2), leave).await.ok();
+    }
+    end
+}
+
 /// Carries bytes one way until one side is done.
-async fn pipe(from: &mut OwnedReadHalf, to: &mut OwnedWriteHalf, shared: &Shared, answers: bool) {
+async fn pipe<R, W>(from: &mut R, to: &mut W, shared: &Shared, answers: bool)
+where
+    R: AsyncRead + Unpin,
+    W: AsyncWrite + Unpin,
+{
     let mut mode = shared.mode.subscribe();
     let mut rng = StdRng::seed_from_u64(shared.seed);
     let mut buffer = [0; 16 << 10];
@@ -173,6 +207,7 @@ async fn pipe(from: &mut OwnedReadHalf, to: &mut OwnedWriteHalf, shared: &Shared
             if dead {
                 std::future::pending::<()>().await; // nobody hears of it
             }
+            to.shutdown().await.ok();
             return;
         };
         if dead {
@@ -194,6 +229,7 @@ async fn pipe(from: &mut OwnedReadHalf, to: &mut OwnedWriteHalf, shared: &Shared
                 *room -= bytes.len();
                 if *room == 0 {
                     to.write_all(&bytes).await.ok();
+                    to.flush().await.ok();
                     return;
                 }
             }
@@ -201,7 +237,7 @@ async fn pipe(from: &mut OwnedReadHalf, to: &mut OwnedWriteHalf, shared: &Shared
             Mode::Duplicate if answers => bytes.extend_from_within(..),
             _ => {}
         }
-        if to.write_all(&bytes).await.is_err() {
+        if to.write_all(&bytes).await.is_err() || to.flush().await.is_err() {
             return;
         }
     }

@@ -118,10 +118,11 @@ fn client(web: &Web, servers: &[&str]) -> (Upstream, ClientMetrics) {
 
 fn addr(upstream: &Upstream, id: &str) -> Feed<AddrSet> {
     let ask = Ask::Addr { id: Path::parse(id).expect("an id") };
-    upstream.follow(&Handle::current(), ask, |answer| match answer {
+    let feed = upstream.feed(&Handle::current(), ask, |answer| match answer {
         Answer::Addr(Addr::Bound(set)) => Ok(set),
         other => Err(format!("no addresses: {other:?}")),
-    })
+    });
+    feed.begun()
 }
 
 #[tokio::test(start_paused = true)]

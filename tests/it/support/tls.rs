@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::{ClientConfig, RootCertStore};
+use rustls::{ClientConfig, RootCertStore, ServerConfig};
 
 /// A CA.
 pub struct Authority {
@@ -59,6 +59,17 @@ impl Authority {
 }
 
 impl Issued {
+    /// What a server is made with that shows it.
+    pub fn server(&self) -> Arc<ServerConfig> {
+        let certificate = CertificateDer::from_pem_slice(self.certificate.as_bytes()).expect("PEM");
+        let key = PrivateKeyDer::from_pem_slice(self.key.as_bytes()).expect("PEM");
+        let builder = ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .expect("ring has suites for them")
+            .with_no_client_auth();
+        Arc::new(builder.with_single_cert(vec![certificate], key).expect("they belong together"))
+    }
+
     /// Writes `cert.pem` and `key.pem`, each replaced by rename.
     pub fn write_to(&self, folder: &Path) {
         for (name, text) in [("cert.pem", &self.certificate), ("key.pem", &self.key)] {
