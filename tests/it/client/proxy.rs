@@ -192,7 +192,7 @@ where
 {
     let mut mode = shared.mode.subscribe();
     let mut rng = StdRng::seed_from_u64(shared.seed);
-    let mut buffer = [0; 16 << 10];
+    let mut buffer = vec![0; 16 << 10];
     let mut dead = *mode.borrow() == Mode::HalfOpen;
     let mut left: Option<usize> = None;
     loop {
