@@ -17,6 +17,8 @@
 //! | `/dtab/delegator.json` | how a path is looked up under the dtab of the request |
 //! | `/namer_state/….json`, `/storage/….json` | state of namers and of the storage |
 //! | `/admin/watches` | watches of routers, those that have stopped first; HTML or JSON |
+//! | `/admin/watches/dtab.json` | who has the newest dtab of a `namespace`, at all replicas |
+//! | `/admin/ledger/dtab` | the same, at this one, for peers |
 //! | `/admin/ledger` | what peers of the watch ledger ask for; `since` |
 //! | `/limits.json` | limits, their use, and what they refused |
 //!
@@ -43,7 +45,7 @@ use crate::config::SocketOptions;
 use crate::http1;
 use crate::iface::NameReader;
 use crate::interpreter::Interpreter;
-use crate::ledger::Ledger;
+use crate::ledger::{Ledger, Puller};
 use crate::runtime::logs::LogControl;
 use crate::runtime::{Connections, Drain, LimitCounts, Listener, Phase, Readiness, accept};
 use crate::telemetry::{Metrics, Process, ServerStats, TelemeterConfig};
@@ -77,6 +79,8 @@ pub struct AdminState {
     pub names: NameReader,
     /// `/admin/watches`
     pub ledger: Ledger,
+    /// The other replicas, if there are some.
+    pub peers: Option<Puller>,
     /// Who may read `/admin/ledger`.
     pub ledger_access: LedgerAccess,
     /// `limits.bodyBytes`

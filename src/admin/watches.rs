@@ -1,12 +1,18 @@
 //! The watch ledger, for people and for peers.
 
+use std::time::Duration;
+
+use super::AdminState;
 use crate::config::Secret;
 use crate::http1::{Params, Request, Response};
-use crate::ledger::{Ledger, html};
+use crate::iface::http::version;
+use crate::ledger::{Ledger, Reach, html};
 
 /// So many suspects are shown where the request does not say how many.
 const SHOWN: usize = 1_000;
 const MOST_SHOWN: usize = 100_000;
+/// How long the storage may take to say which version of a dtab it has.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Who may read what peers read: those who have the token. Without one anybody may, but only over TLS.
 #[derive(Clone, Debug)]
@@ -44,6 +50,46 @@ pub(super) fn changes(ledger: &Ledger, access: &LedgerAccess, request: &Request)
         return plain(400, "since and gone are numbers that an earlier answer gave\n");
     };
     json(&ledger.changes(since.unwrap_or(0), gone))
+}
+
+/// `/admin/watches/dtab.json`: who has the newest dtab of a `namespace`, here and at all peers.
+pub(super) async fn reach(state: &AdminState, request: &Request) -> Response {
+    let Some(ns) = namespace(request) else { return no_namespace() };
+    let peers = async {
+        match &state.peers {
+            Some(peers) => peers.reach(&ns).await,
+            None => Vec::new(),
+        }
+    };
+    let (own, peers) = tokio::join!(reach_here(state, request, &ns), peers);
+    match own {
+        Ok(own) => json(&std::iter::once(own).chain(peers).collect::<Vec<_>>()),
+        Err(refusal) => refusal,
+    }
+}
+
+/// `/admin/ledger/dtab`: the same, here, for peers.
+pub(super) async fn own_reach(state: &AdminState, request: &Request) -> Response {
+    if let Some(refusal) = refused(&state.ledger_access, request) {
+        return refusal;
+    }
+    let Some(ns) = namespace(request) else { return no_namespace() };
+    reach_here(state, request, &ns).await.map_or_else(|refusal| refusal, |reach| json(&reach))
+}
+
+async fn reach_here(state: &AdminState, request: &Request, ns: &str) -> Result<Reach, Response> {
+    let watch = state.interpreter.dtab(request.client, ns).map_err(|over| Response::failure(over.to_string()))?;
+    let (stored, _) = watch.answer(PATIENCE).await.map_err(|error| Response::failure(error.to_string()))?;
+    let version = stored.as_ref().as_ref().map(|dtab| version::show(dtab.version()));
+    Ok(state.ledger.reach(ns, version).await)
+}
+
+fn namespace(request: &Request) -> Option<String> {
+    Params::of(request).get("namespace").filter(|ns| !ns.is_empty()).map(str::to_owned)
+}
+
+fn no_namespace() -> Response {
+    plain(400, "which namespace? ?namespace=default\n")
 }
 
 fn refused(access: &LedgerAccess, request: &Request) -> Option<Response> {

@@ -14,6 +14,8 @@ use crate::runtime::heavy;
 pub(super) struct KeptLedger {
     /// The ledger itself.
     pub(super) ledger: Ledger,
+    /// Who asks the peers, if there are some.
+    pub(super) peers: Option<Puller>,
     _turns: AbortOnDropHandle<()>,
     _pulls: Option<AbortOnDropHandle<()>>,
     /// Takes the file up when it is ours.
@@ -48,17 +50,18 @@ impl KeptLedger {
             }
             None => None,
         };
-        let pulls = match &settings.peers[..] {
+        let peers = match &settings.peers[..] {
             [] => None,
             peers => {
                 let peers = peers.iter().map(|peer| peer.0.clone());
                 let puller = Puller::new(ledger.clone(), peers, settings.token.clone(), settings.tls.clone());
                 let puller = puller.map_err(|problem| format!("ledger.tls: {problem}"))?;
-                Some(AbortOnDropHandle::new(tokio::spawn(puller.run())))
+                Some(puller)
             }
         };
+        let pulls = peers.clone().map(|puller| AbortOnDropHandle::new(tokio::spawn(puller.run())));
         let turns = AbortOnDropHandle::new(tokio::spawn(ledger.clone().run()));
-        Ok(Self { ledger, _turns: turns, _pulls: pulls, _heir: heir, file })
+        Ok(Self { ledger, peers, _turns: turns, _pulls: pulls, _heir: heir, file })
     }
 
     /// All sessions are over: what they left is written.

@@ -128,6 +128,7 @@ async fn serve(config: Config, logs: LogControl, process: Process, start: Start)
             body_bytes: core.body_bytes,
             limits: core.limits.clone(),
             ledger: ledger.ledger.clone(),
+            peers: ledger.peers.clone(),
             ledger_access: LedgerAccess { token: own.ledger.token.clone(), over_tls: admin.tls.is_some() },
             security: admin.security,
             socket_options: admin.socket_options,

@@ -1,6 +1,7 @@
 //! The command line: what can be said, and what is refused before anything is done.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -205,6 +206,18 @@ pub(super) enum DtabCommand {
         /// Only if the stored dtab still has this version, which `dtab get` shows.
         #[arg(long, value_name = "VERSION", visible_alias = "version")]
         if_match: Option<String>,
+        /// Wait until all watches of routers have it, at all replicas, and say who has not; exit status 3 then.
+        #[arg(long, value_name = "TIME", value_parser = duration)]
+        wait: Option<Duration>,
+        /// The admin server that knows of watches.
+        #[arg(
+            long,
+            value_name = "URL",
+            env = "ROSTERD_ADMIN",
+            default_value = "http://127.0.0.1:9991",
+            requires = "wait"
+        )]
+        admin: String,
     },
     /// Make a namespace; refused if it exists.
     #[command(visible_alias = "new")]
@@ -251,6 +264,20 @@ pub(super) struct Lookup {
     /// Entries that are added to the dtab for this request, and win over it.
     #[arg(long, value_name = "TEXT", value_parser = dtab)]
     pub(super) dtab: Option<String>,
+}
+
+/// `30s`, `2m`, `500ms`; a number alone is seconds.
+fn duration(text: &str) -> Result<Duration, String> {
+    let digits = text.find(|char: char| !char.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let millis = match unit {
+        "ms" => 1,
+        "" | "s" => 1_000,
+        "m" => 60_000,
+        _ => return Err("a time is a number of seconds, or has a unit: 500ms, 30s, 2m".to_owned()),
+    };
+    let number: u32 = number.parse().map_err(|_| "a time is a number and a unit: 30s".to_owned())?;
+    Ok(Duration::from_millis(u64::from(number) * millis))
 }
 
 /// Namespaces go into the path of a URL, where some names cannot be said.

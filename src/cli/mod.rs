@@ -110,9 +110,9 @@ fn dispatch(cli: Cli, output: &mut Output<'_>) -> Result<u8, Failure> {
         Command::Version { json } => version(json, output),
         Command::Healthcheck(args) => ask(health::run(args, output)),
         Command::Dtab(args) if matches!(args.command, DtabCommand::Watch { .. }) => {
-            ask(while_read(dtab::run(args, output)))
+            return ask(while_read(dtab::run(args, output)));
         }
-        Command::Dtab(args) => ask(dtab::run(args, output)),
+        Command::Dtab(args) => return ask(dtab::run(args, output)),
         Command::Bind(args) => ask(lookup::ask(Question::Bind, args, output)),
         Command::Resolve(args) => ask(lookup::ask(Question::Resolve, args, output)),
         Command::Delegate(args) => ask(lookup::ask(Question::Delegate, args, output)),
@@ -134,10 +134,10 @@ fn ask<T>(command: impl Future<Output = Result<T, Failure>>) -> Result<T, Failur
 }
 
 /// Runs a command that would go on for ever, until nobody reads what it says.
-async fn while_read(command: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
+async fn while_read<T: Default>(command: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     tokio::select! {
         result = command => result,
-        () = reader::gone(io::stdout()) => Ok(()),
+        () = reader::gone(io::stdout()) => Ok(T::default()),
     }
 }
 

@@ -430,6 +430,16 @@ impl Book {
         self.stop_using(entry.client);
     }
 
+    /// How many sessions there are.
+    pub(super) fn sessions(&self) -> usize {
+        self.clients.iter().map(|(_, client)| client.sessions as usize).sum()
+    }
+
+    /// How peers call this process.
+    pub(super) fn name(&self) -> String {
+        format!("{:016x}", self.instance)
+    }
+
     /// The number of a client.
     pub(super) fn client(&mut self, ip: IpAddr) -> u32 {
         // One replica may listen on both families with one socket, and another one not.

@@ -131,8 +131,7 @@ impl Book {
     /// What has changed since `since`, whatever has gone: for the file, which gets it all soon enough to have been told
     /// that an entry is empty before it goes.
     pub(super) fn changes_after(&self, now: Moment, since: u64) -> Changes {
-        let hex = |instance: u64| format!("{instance:016x}");
-        let (instance, earlier) = (hex(self.instance), self.earlier.map(hex));
+        let (instance, earlier) = (self.name(), self.earlier.map(|earlier| format!("{earlier:016x}")));
         let mut changes = Changes { instance, earlier, seq: since, gone: self.gone, ..Changes::default() };
         let (mut clients, mut keys) = (Places::default(), Places::default());
         for (seq, id) in self.order.range(since + 1..) {

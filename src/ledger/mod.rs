@@ -27,6 +27,7 @@ mod mirror;
 mod page;
 mod pull;
 mod report;
+mod roll;
 #[cfg(test)]
 mod tests;
 
@@ -47,9 +48,11 @@ pub use metrics::LedgerFigures;
 pub use page::{advice, html, state};
 pub use pull::{Peer, Puller};
 pub use report::{Report, Suspect};
+pub use roll::{Behind, Call, MOST_BEHIND, Reach, Said};
 
 use self::judge::{FIRST, Place};
 use self::report::Worst;
+use self::roll::Roll;
 use crate::runtime::Seldom;
 use crate::store::Version;
 
@@ -70,6 +73,7 @@ struct Shared {
     strangers: Seldom,
     /// Stopped watches of which nobody was warned yet.
     untold: Mutex<Untold>,
+    roll: Roll,
 }
 
 /// Whose watches have stopped since the last warning.
@@ -94,6 +98,7 @@ impl Ledger {
             warned: Seldom::new(Duration::from_secs(60)),
             strangers: Seldom::new(Duration::from_secs(3_600)),
             untold: Mutex::default(),
+            roll: Roll::new(),
         };
         Self { shared: Arc::new(shared) }
     }

@@ -3,14 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 use tokio_util::task::AbortOnDropHandle;
 
-use super::{BadChanges, Changes, Ledger, TURN};
+use super::{BadChanges, Changes, Ledger, Reach, TURN};
 use crate::config::{ClientTls, Secret};
 use crate::runtime::{Seldom, heavy, tls};
 use crate::text::root_cause;
+use crate::text::url::Target;
 
 /// How long a peer may take to answer.
 const PATIENCE: Duration = Duration::from_secs(4);
@@ -98,6 +100,24 @@ impl Puller {
         }
     }
 
+    /// How far the dtab of a namespace has come at all peers.
+    pub async fn reach(&self, ns: &str) -> Vec<Reach> {
+        let others = self.peers.iter().filter(|peer| !self.ledger.is_self(peer.place));
+        join_all(others.map(|peer| async move {
+            let asked = timeout(PATIENCE, self.reach_at(peer, ns)).await;
+            let told = asked.unwrap_or_else(|_| Err(format!("no answer within {} s", PATIENCE.as_secs())));
+            told.unwrap_or_else(|problem| Reach::unknown(&peer.address, problem))
+        }))
+        .await
+    }
+
+    async fn reach_at(&self, peer: &Peer, ns: &str) -> Result<Reach, String> {
+        let body = self.get(Target::route(&format!("{}/dtab", peer.url)).with("namespace", ns).to_string()).await?;
+        let told: Result<Reach, _> = serde_json::from_slice(&body);
+        let told = told.map_err(|error| format!("its answer makes no sense: {error}"))?;
+        Ok(Reach { replica: peer.address.to_string(), ..told })
+    }
+
     /// Takes all that a peer has to tell now.
     async fn ask(&self, peer: &Peer) {
         let (mut since, mut gone) = (self.ledger.asked_until(peer.place), None);
@@ -135,7 +155,19 @@ impl Puller {
         gone: Option<u64>,
     ) -> Result<(u64, Result<Option<u64>, BadChanges>), String> {
         let reads_on = gone.map_or(String::new(), |gone| format!("&gone={gone}"));
-        let mut request = self.http.get(format!("{}?since={since}{reads_on}", peer.url));
+        let body = self.get(format!("{}?since={since}{reads_on}", peer.url)).await?;
+        let (ledger, place) = (self.ledger.clone(), peer.place);
+        let merged = heavy(move || {
+            let changes: Changes = serde_json::from_slice(&body)?;
+            Ok((changes.gone, ledger.merge(place, &changes)))
+        });
+        let merged: Result<_, serde_json::Error> =
+            merged.await.ok_or("what it tells could not be taken; see the log")?;
+        merged.map_err(|error| format!("its answer makes no sense: {error}"))
+    }
+
+    async fn get(&self, url: String) -> Result<Vec<u8>, String> {
+        let mut request = self.http.get(url);
         if let Some(token) = &self.token {
             request = request.bearer_auth(token.expose());
         }
@@ -154,13 +186,6 @@ impl Puller {
             }
             body.extend_from_slice(&chunk);
         }
-        let (ledger, place) = (self.ledger.clone(), peer.place);
-        let merged = heavy(move || {
-            let changes: Changes = serde_json::from_slice(&body)?;
-            Ok((changes.gone, ledger.merge(place, &changes)))
-        });
-        let merged: Result<_, serde_json::Error> =
-            merged.await.ok_or("what it tells could not be taken; see the log")?;
-        merged.map_err(|error| format!("its answer makes no sense: {error}"))
+        Ok(body)
     }
 }

@@ -16,6 +16,7 @@ mod golden_http;
 mod golden_thrift;
 mod handover;
 mod kubernetes;
+mod ledger;
 mod name_values;
 mod relay;
 mod relay_dtabs;

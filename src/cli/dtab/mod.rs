@@ -1,6 +1,7 @@
 //! `rosterd dtab`: the dtabs of a running server. Commands, files and output follow the habits of namerctl.
 
 mod edit;
+mod reach;
 mod text;
 mod watch;
 
@@ -25,21 +26,25 @@ struct Stored {
     entries: Vec<Entry>,
 }
 
-/// Runs one of the commands.
-pub(super) async fn run(args: DtabArgs, output: &mut Output<'_>) -> Result<(), Failure> {
+/// Runs one of the commands; the exit status.
+pub(super) async fn run(args: DtabArgs, output: &mut Output<'_>) -> Result<u8, Failure> {
     let client = Client::new(&args.asking.server, Port::CONTROLLER)?;
     let json = args.asking.json;
-    match args.command {
+    let done = match args.command {
         DtabCommand::List => list(&client, json, output).await,
         DtabCommand::Get { namespace } => get(&client, &namespace, json, output).await,
-        DtabCommand::Put { namespace, file, if_match } => {
+        DtabCommand::Put { namespace, file, if_match, wait, admin } => {
             let given = given(&file, output)?;
             let version = if_match.or(given.version);
             client
                 .put(&target(&namespace), given.text, version.as_deref())
                 .await
                 .map_err(|error| refused(&client, &namespace, &file, version.as_deref(), error))?;
-            done(&namespace, "updated", json, output)
+            done(&namespace, "updated", json, output)?;
+            match wait {
+                Some(limit) => return reach::wait(&client, &namespace, &admin, limit, json, output).await,
+                None => Ok(()),
+            }
         }
         DtabCommand::Create { namespace, file } => {
             let given = given(&file, output)?;
@@ -55,7 +60,8 @@ pub(super) async fn run(args: DtabArgs, output: &mut Output<'_>) -> Result<(), F
         }
         DtabCommand::Edit { namespace } => edit::run(&client, &namespace, json, output).await,
         DtabCommand::Watch { namespace } => watch::run(&client, namespace.as_deref(), json, output).await,
-    }
+    };
+    done.map(|()| 0)
 }
 
 fn target(namespace: &str) -> Target {

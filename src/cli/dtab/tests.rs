@@ -40,6 +40,40 @@ async fn a_dtab_is_printed_with_its_version_as_a_file_that_can_be_put_back() {
 }
 
 #[tokio::test]
+async fn who_waits_for_a_dtab_is_told_when_everybody_has_it_or_who_has_not() {
+    let reach = |behind: &str, watches: &str| {
+        format!(
+            r#"[{{"replica":"","instance":"1","version":"AAAAAAAAAAI=","watches":{{"AAAAAAAAAAI=":2}},"behind":[],
+            "leftOut":0,"silent":0}},{{"replica":"b:9991","instance":"2","version":"AAAAAAAAAAI=",
+            "watches":{watches},"behind":[{behind}],"leftOut":0,"silent":0}}]"#
+        )
+    };
+    let late = r#"{"client":"192.0.2.7","asks":"bind","ns":"default","path":"/svc/web","versionsBehind":2}"#;
+    let not_yet = reach(late, r#"{"AAAAAAAAAAI=":1,"older":1}"#);
+    let all = reach("", r#"{"AAAAAAAAAAI=":2}"#);
+    let fake = Fake::start(move |line, asked| match line {
+        line if line.starts_with("PUT") => Reply::Whole("204 No Content", "", String::new()),
+        line if line.contains("/api/1/dtabs") => Reply::Whole("200 OK", "Etag: AAAAAAAAAAI=\r\n", STORED.to_owned()),
+        _ if asked < 4 => Reply::ok(&not_yet),
+        _ => Reply::ok(&all),
+    })
+    .await;
+    let file = Scratch::new("/svc => /host ;\n");
+    let put = |wait| {
+        ["rosterd", "dtab", "put", "default", file.name(), "--wait", wait, "--admin", "SERVER", "--server", "SERVER"]
+    };
+    let ran = run(&fake, &put("100ms")).await;
+    assert_eq!(
+        (ran.status, &*ran.data),
+        (3, "3/4\n192.0.2.7\tbind default /svc/web\t2 versions behind\n"),
+        "{}",
+        ran.talk
+    );
+    let ran = run(&fake, &put("30s")).await;
+    assert_eq!((ran.status, &*ran.data), (0, "4/4\n"), "{}", ran.talk);
+}
+
+#[tokio::test]
 async fn a_missing_namespace_is_said_with_what_to_do() {
     let fake = always(|| Reply::status("404 Not Found")).await;
     for command in ["get", "delete"] {

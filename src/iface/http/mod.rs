@@ -24,7 +24,7 @@ mod pick;
 mod prepared;
 mod question;
 mod route;
-mod version;
+pub mod version;
 
 #[cfg(test)]
 mod tests;

@@ -14,7 +14,7 @@ const LENIENT: GeneralPurpose = GeneralPurpose::new(
 );
 
 /// A version as `Etag` shows it: Base64 without quotes.
-pub(super) fn show(version: &[u8]) -> String {
+pub fn show(version: &[u8]) -> String {
     STANDARD.encode(version)
 }
 

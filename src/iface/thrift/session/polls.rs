@@ -6,7 +6,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::Session;
 use super::answer::{Place, Question, Reply, failure, internal};
-use super::rows::{Waiter, Waiting};
+use super::rows::{CALLED, Waiter, Waiting};
 use super::times::ticks;
 use crate::iface::thrift::metrics::{Outcome, Refused};
 use crate::iface::thrift::topics::{Known, Seat};
@@ -143,6 +143,10 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Session<IO> {
                 self.marked.reverse();
             }
             let Some(key) = self.marked.pop() else { return };
+            if key == CALLED {
+                self.answers_call();
+                continue;
+            }
             match self.leaving.is_last() {
                 false => self.serve(key),
                 true => self.give_up(key),

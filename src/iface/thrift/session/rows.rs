@@ -12,7 +12,7 @@ use super::answer::{Exchange, Question};
 use super::times::TICK;
 use super::watched::{Claim, SILENT_AFTER};
 use crate::iface::thrift::topics::Seat;
-use crate::ledger::{Event, WatchKey};
+use crate::ledger::{Asks, Event, MOST_BEHIND, WatchKey};
 use crate::mux::Tag;
 use crate::store::{Key, Mailbox, Subscription};
 use crate::thrift::NameRef;
@@ -24,7 +24,7 @@ const MOST_NAMES: usize = 1 << 20;
 /// Those who wait in a row, in the order in which they came.
 pub(super) type Waiting = SmallVec<[Waiter; 1]>;
 
-/// The table of a session. A row's place is its key in the session's mailbox.
+/// The table of a session. A row's key in the session's mailbox is its place and one.
 #[derive(Debug)]
 pub(super) struct Rows {
     rows: Slab<Row>,
@@ -116,6 +116,17 @@ const GIVEN_UP: u32 = u32::MAX;
 /// A row that cannot be judged yet is looked at again after so many ticks.
 const LOOK_AGAIN: u32 = 10;
 
+/// The key of a call by the ledger: none of a row.
+pub(super) const CALLED: Key = Key(0);
+
+fn key_of(slot: usize) -> Key {
+    Key(u32::try_from(slot + 1).expect("their number is limited by limits.watchesPerConnection, a u32"))
+}
+
+fn slot(key: Key) -> usize {
+    (key.0 as usize).wrapping_sub(1)
+}
+
 // === impl Rows ===
 
 impl Rows {
@@ -147,7 +158,7 @@ impl Rows {
     }
 
     pub(super) fn get(&mut self, key: Key) -> Option<&mut Row> {
-        self.rows.get_mut(key.0 as usize)
+        self.rows.get_mut(slot(key))
     }
 
     /// The row of a topic.
@@ -164,8 +175,8 @@ impl Rows {
             self.rows.reserve_exact(self.rows.len() / 4 + 4);
         }
         let (place, entry) = (seat.place(), self.rows.vacant_entry());
-        let key = u32::try_from(entry.key()).expect("their number is limited by limits.watchesPerConnection, a u32");
-        let subscription = seat.subscribe(mailbox, Key(key));
+        let key = key_of(entry.key());
+        let subscription = seat.subscribe(mailbox, key);
         let waiting = SmallVec::new();
         entry.insert(Row {
             _subscription: subscription,
@@ -181,13 +192,13 @@ impl Rows {
         });
         let Self { rows, by_topic, hasher, .. } = self;
         let hash_of = |key: &u32| hasher.hash_one(rows[*key as usize].seat.place());
-        by_topic.insert_unique(hasher.hash_one(place), key, hash_of);
-        Key(key)
+        by_topic.insert_unique(hasher.hash_one(place), key.0, hash_of);
+        key
     }
 
     /// Parks a poll.
     pub(super) fn park(&mut self, key: Key, mut waiter: Waiter) {
-        let Some(row) = self.rows.get_mut(key.0 as usize) else { return };
+        let Some(row) = self.rows.get_mut(slot(key)) else { return };
         if self.names + waiter.name_bytes() > MOST_NAMES {
             waiter.name = None;
         }
@@ -199,7 +210,7 @@ impl Rows {
 
     /// Takes out who waits in a row, and those who were given up.
     pub(super) fn take_waiting(&mut self, key: Key) -> Waiting {
-        let Some(row) = self.rows.get_mut(key.0 as usize) else { return Waiting::new() };
+        let Some(row) = self.rows.get_mut(slot(key)) else { return Waiting::new() };
         self.waiting -= row.waiting();
         self.names -= row.waiting.iter().map(Waiter::name_bytes).sum::<usize>();
         row.given_up = 0;
@@ -209,7 +220,7 @@ impl Rows {
     /// Forgets a parked poll, if it is in this row; and the row, if nobody waits there any more, which the ledger may
     /// have to hear.
     pub(super) fn discard(&mut self, key: Key, serial: u32) -> Option<Event> {
-        let row = self.rows.get_mut(key.0 as usize)?;
+        let row = self.rows.get_mut(slot(key))?;
         let Some(waiter) = row.find(serial) else {
             // Its answer was made already, and has not left.
             return if row.has_waiting() { None } else { row.is_released() };
@@ -243,13 +254,34 @@ impl Rows {
         }
     }
 
+    /// What the watches of a namespace have seen: how many the present value, and which ones an earlier version.
+    pub(super) fn seen_in(&mut self, ns: &str) -> (usize, Vec<(Arc<WatchKey>, u64)>, usize) {
+        let (mut current, mut behind, mut more) = (0, Vec::new(), 0);
+        // What is silent here the ledger knows better: it may have gone to a peer.
+        for (_, row) in self.rows.iter().filter(|(_, row)| row.claim == Claim::Live) {
+            let key = row.seat.watch_key();
+            if key.asks == Asks::Addr || *key.ns != *ns {
+                continue;
+            }
+            row.seat.refresh();
+            if row.has_waiting() && row.seen == row.seat.version() {
+                current += 1;
+            } else if behind.len() < MOST_BEHIND {
+                behind.push((key.clone(), row.seen));
+            } else {
+                more += 1;
+            }
+        }
+        (current, behind, more)
+    }
+
     /// The rows that the ledger knows.
     pub(super) fn claimed(&self) -> impl Iterator<Item = &Row> {
         self.rows.iter().map(|(_, row)| row).filter(|row| row.claim != Claim::None)
     }
 
     fn remove(&mut self, key: Key) {
-        if let Some(row) = self.rows.try_remove(key.0 as usize) {
+        if let Some(row) = self.rows.try_remove(slot(key)) {
             let hash = self.hasher.hash_one(row.seat.place());
             if let Ok(found) = self.by_topic.find_entry(hash, |place| *place == key.0) {
                 found.remove();
@@ -263,14 +295,14 @@ impl Rows {
     /// The keys of all rows in which somebody waits.
     pub(super) fn all_waiting(&self) -> Vec<Key> {
         let waiting = self.rows.iter().filter(|(_, row)| row.has_waiting());
-        waiting.map(|(key, _)| Key(key as u32)).collect()
+        waiting.map(|(key, _)| key_of(key)).collect()
     }
 
     /// Drops the rows for which nobody has asked for `keep` ticks, and finds those with polls that are due.
     pub(super) fn sweep(&mut self, look: Look<'_>, keep: u32) -> Swept {
         let (mut swept, mut gone, mut next, now) = (Swept::default(), Vec::new(), u32::MAX, look.now);
         for (key, row) in &mut self.rows {
-            let key = Key(key as u32);
+            let key = key_of(key);
             match row.waiting.iter().map(|waiter| waiter.due).min() {
                 Some(first) if first <= now => swept.due.push(key),
                 Some(first) => next = next.min(first),
@@ -308,7 +340,7 @@ impl Rows {
             return swept; // who asks for too much asks often, and there may be many rows
         }
         let idle: Vec<Key> =
-            self.rows.iter().filter(|(_, row)| !row.has_waiting()).map(|(key, _)| Key(key as u32)).collect();
+            self.rows.iter().filter(|(_, row)| !row.has_waiting()).map(|(key, _)| key_of(key)).collect();
         self.all_in_use = idle.is_empty();
         for key in idle {
             self.forget(key, look, &mut swept);
@@ -318,7 +350,7 @@ impl Rows {
 
     /// A row that nobody waits in from this second on is to be looked at again later.
     pub(super) fn rests(&mut self, key: Key, now: u32, keep: u32) {
-        if let Some(row) = self.rows.get_mut(key.0 as usize) {
+        if let Some(row) = self.rows.get_mut(slot(key)) {
             row.used = now;
             self.all_in_use = false;
             self.due = self.due.min(now + row.patience(keep));

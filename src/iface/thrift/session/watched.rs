@@ -11,13 +11,13 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use super::answer::Exchange;
 use super::ask::{Next, prepare};
 use super::polls::PollAsk;
-use super::rows::{Answered, Look, Swept};
+use super::rows::{Answered, CALLED, Look, Swept};
 use super::times::{self, Times};
 use super::work::HEAVY_FROM;
 use super::{End, Session};
-use crate::ledger::{Event, WatchKey};
+use crate::ledger::{Event, Said, WatchKey};
 use crate::mux::Tag;
-use crate::store::{Key, Version};
+use crate::store::{Key, Subscription, Version};
 
 /// A row that was answered, and not asked for so many ticks, is silent.
 pub(super) const SILENT_AFTER: u32 = 100;
@@ -54,6 +54,8 @@ pub(super) struct Watched {
     /// When the ledger heard last that the client asks.
     polled: u32,
     opened: bool,
+    /// It hears when the ledger calls all sessions.
+    calls: Option<Subscription>,
     /// When it heard last of a stamp that this process did not give.
     stranger: Option<u32>,
     /// When a poll was refused before its row was known.
@@ -112,6 +114,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Session<IO> {
     pub(super) fn begin_watching(&mut self) {
         if self.dialect.is_mux() {
             self.watched.opened = true;
+            self.watched.calls = Some(self.server.ledger.follow_calls(&self.mailbox, CALLED));
             self.watched.events.push(Event::Opened);
         }
     }
@@ -177,6 +180,14 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Session<IO> {
                 Some(Answered { failed, .. }) => Event::Resumed { key, failed },
                 None => Event::Claimed(key),
             });
+        }
+    }
+
+    /// The ledger has called: says what the watches of a namespace have seen.
+    pub(super) fn answers_call(&mut self) {
+        if let Some(call) = self.server.ledger.call() {
+            let (current, behind, more) = self.rows.seen_in(call.ns());
+            call.answer(Said { client: self.client.0, current, behind, more });
         }
     }
 

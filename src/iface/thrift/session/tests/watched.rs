@@ -212,6 +212,40 @@ async fn a_drain_leaves_what_was_watched_to_be_missed_whoever_closes() {
     assert_eq!(world.watches(), Counts { late: 1, ..Counts::default() });
 }
 
+#[tokio::test]
+async fn who_has_the_newest_dtab_is_known_when_somebody_asks() {
+    let world = World::new();
+    let (mut router, _) = watching(&world).await;
+    let mut other = world.router().await;
+    let stamp = other.asks(TWO, "/svc/web", b"").await;
+    other.dispatch(TWO, bind(&stamp, "/svc/web")).await;
+    let ask = async |version: &str| world.core.ledger.reach("default", Some(version.to_owned())).await;
+    let all = |count| (count, count);
+    while ask("one").await.having(Some("one")) != all(2) {}
+
+    // A dtab that changes nothing for them is had by them at once.
+    world.put("default", "/svc=>/#/t;/other=>/#/t").await;
+    let reach = ask("two").await;
+    assert_eq!((reach.having(Some("two")), reach.behind.len(), reach.silent), (all(2), 0, 0));
+    // This one changes it. One of them comes for more, the other one does not.
+    world.put("default", "/svc=>/#/t/v2").await;
+    let stamp = router.answer(TWO).await.stamp();
+    router.dispatch(TWO, bind(&stamp, "/svc/web")).await;
+    other.answer(TWO).await;
+    let reach = loop {
+        let reach = ask("three").await;
+        if reach.having(Some("three")) == (2, 1) {
+            break reach;
+        }
+    };
+    assert_eq!(
+        (&*reach.behind[0].key.path, reach.behind[0].versions_behind),
+        ("/svc/web", Some(2)),
+        "the one between may have been like the first"
+    );
+    assert_eq!(world.core.ledger.reach("elsewhere", None).await.having(None), (0, 0));
+}
+
 fn discards(which: Tag) -> Message {
     Message::Tdiscarded { tag: Tag::MARKER, which, reason: Bytes::new() }
 }
