@@ -53,7 +53,9 @@ impl Server {
             let path = first.split(' ').nth(1).unwrap_or_default();
             match path {
                 "/held" => self.go.notified().await,
-                "/together" => drop(self.together.wait().await),
+                "/together" => {
+                    self.together.wait().await;
+                }
                 _ => {}
             }
             let answer: &[u8] = match path {

@@ -157,7 +157,8 @@ mod tests {
         let server = format!("http://{}", listener.local_addr().expect("it has one"));
         let closes = std::thread::spawn(move || {
             let (mut socket, _) = listener.accept().expect("one comes");
-            socket.read(&mut [0; 4096]).expect("the request");
+            let read = socket.read(&mut [0; 4096]).expect("the request");
+            assert!(read > 0, "it closes before it asks");
         });
         let line = ["rosterd", "healthcheck", "--admin", &server].map(Into::into);
         let ran = run_alone(line.to_vec());

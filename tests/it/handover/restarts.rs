@@ -1,5 +1,7 @@
 //! Restarts: nobody is left without an answer. `ROSTERD_TEST_RESTARTS` says how many there are; fifty take three minutes.
 
+#![allow(clippy::print_stdout, reason = "the counts are for whoever reads the output of the tests")]
+
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -146,7 +148,7 @@ async fn restarts(authority: Option<&Authority>) {
         tokio::time::sleep(Duration::from_millis(500)).await;
     }
     let (answered, failed) = (world.seen.answered.load(Ordering::Relaxed), world.seen.failures.lock().clone());
-    eprintln!("{restarts} restarts: {answered} polls answered, {} failed", failed.len());
+    println!("{restarts} restarts: {answered} polls answered, {} failed", failed.len());
     assert!(failed.is_empty(), "{failed:#?}");
     drop(churn);
     names.iter().for_each(|name| home.set(name, 4_242));

@@ -1,5 +1,7 @@
 //! Connections and polls over many hand-overs. `ROSTERD_TEST_HANDOVERS` says how many; a hundred take five minutes.
 
+#![allow(clippy::print_stdout, reason = "the counts are for whoever reads the output of the tests")]
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -112,7 +114,7 @@ async fn a_hand_over_refuses_no_connection_and_fails_no_poll() {
     assert!(sessions > ROUTERS, "routers have come to new processes: {sessions} sessions");
     let (asked, refused) = (storm.asked.load(Ordering::Relaxed), storm.failures.lock().clone());
     let (answered, failed) = (world.seen.answered.load(Ordering::Relaxed), world.seen.failures.lock().clone());
-    eprintln!(
+    println!(
         "{handovers} hand-overs: {asked} connections served, {} not; {answered} polls answered, {} failed; {sessions} sessions",
         refused.len(),
         failed.len()

@@ -164,7 +164,7 @@ impl Rows {
     /// The row of a topic.
     pub(super) fn find(&self, seat: &Seat) -> Option<Key> {
         let place = seat.place();
-        let is_of_topic = |key: &u32| self.rows[*key as usize].seat.place() == place;
+        let is_of_topic = |key: &u32| self.rows[slot(Key(*key))].seat.place() == place;
         self.by_topic.find(self.hasher.hash_one(place), is_of_topic).copied().map(Key)
     }
 
@@ -191,7 +191,7 @@ impl Rows {
             arrived: 0,
         });
         let Self { rows, by_topic, hasher, .. } = self;
-        let hash_of = |key: &u32| hasher.hash_one(rows[*key as usize].seat.place());
+        let hash_of = |key: &u32| hasher.hash_one(rows[slot(Key(*key))].seat.place());
         by_topic.insert_unique(hasher.hash_one(place), key.0, hash_of);
         key
     }
