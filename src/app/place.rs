@@ -77,11 +77,14 @@ impl Place {
     pub(super) async fn ready(self, readiness: &Readiness, started: Pending, drain: &Drain) -> Result<Self, String> {
         drop(started);
         if let Some(take_over) = &self.take_over {
+            let ready = async {
+                readiness.ready().await;
+                take_over.ready().await
+            };
             tokio::select! {
-                () = readiness.ready() => {}
+                ready = ready => ready.map_err(|error| error.to_string())?,
                 request = drain.requested() => return Err(format!("Received {} before the hand-over", request.by)),
             }
-            take_over.ready().await.map_err(|error| error.to_string())?;
         }
         Ok(self)
     }
@@ -93,7 +96,10 @@ impl Place {
             AbortOnDropHandle::new(tokio::spawn(async move {
                 let mut inheriting = None;
                 if let Some(take_over) = take_over {
-                    take_over.serving().await;
+                    // Who is told to end already leaves everything where it is.
+                    if drain.way().is_some() || !take_over.serving().await {
+                        return std::future::pending().await;
+                    }
                     let files = files.clone();
                     inheriting = Some(AbortOnDropHandle::new(tokio::spawn(async move { files.inherit().await })));
                 }

@@ -190,9 +190,12 @@ impl Drain {
     }
 
     /// Counts something that goes on until the drain is at `until`. If that has passed already it goes on until
-    /// [`Phase::Close`]: a client that was told to go and came back is served to the end.
+    /// [`Phase::Close`]: a client that was told to go and came back is served to the end. In a hand-over nobody comes
+    /// back, and who comes late was accepted just before it: that one is waited for.
     pub fn hold(&self, until: Phase) -> Hold {
-        let until = if self.phase() < until { until } else { until.max(Phase::Close) };
+        let phase = self.phase();
+        let is_in_time = phase < until || phase == until && self.is_handed_over();
+        let until = if is_in_time { until } else { until.max(Phase::Close) };
         self.shared.holds[until as usize].fetch_add(1, Ordering::AcqRel);
         Hold { drain: self.clone(), until }
     }

@@ -4,6 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use rustix::io::Errno;
 use rustix::net::{SocketFlags, acceptfrom_with};
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::{TcpListener, TcpStream};
@@ -169,9 +170,19 @@ impl Listener {
     /// Takes a connection that is in the queue already. Never waits.
     pub(super) fn next_in_queue(&self) -> Option<(TcpStream, SocketAddr)> {
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-        let (socket, peer) = acceptfrom_with(&self.socket, flags).ok()?;
-        let peer = SocketAddr::try_from(peer?).ok()?;
-        Some((TcpStream::from_std(socket.into()).ok()?, peer))
+        loop {
+            match acceptfrom_with(&self.socket, flags) {
+                Ok((socket, peer)) => {
+                    let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok());
+                    if let (Some(peer), Ok(stream)) = (peer, TcpStream::from_std(socket.into())) {
+                        return Some((stream, peer));
+                    }
+                }
+                // One of them has gone meanwhile; there may be more behind it.
+                Err(Errno::CONNABORTED | Errno::INTR | Errno::PROTO) => {}
+                Err(_) => return None,
+            }
+        }
     }
 
     /// Logs that this server can be reached, in namerd's words: scripts wait for this line.

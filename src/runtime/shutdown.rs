@@ -41,6 +41,9 @@ impl Plan {
     }
 }
 
+/// A client that was accepted before a hand-over says within this time what it wants, its TLS handshake included.
+const JUST_ACCEPTED: Duration = Duration::from_secs(1);
+
 /// Waits for the drain to be asked for and carries it out. `interfaces` are the servers that end at
 /// [`Phase::Close`], `admin` the one that ends at [`Phase::Done`]. True if everybody could be answered in time; what is
 /// left then is cut.
@@ -91,6 +94,10 @@ async fn leave(drain: &Drain, plan: Plan, readiness: &Readiness, mut interfaces:
     }
     drain.enter(Phase::Leave);
     let mut times = Times::from_now(drain, plan, grace);
+    if way == Way::HandOver {
+        // Nobody comes any more, but who was accepted a moment ago has not said yet what is to be waited for.
+        tokio::time::sleep(JUST_ACCEPTED).await;
+    }
     let mut clean = times.wait(2, drain.finished(Phase::Leave)).await;
     drain.enter(Phase::EndStreams);
     clean &= times.wait(4, drain.finished(Phase::EndStreams)).await;
@@ -196,7 +203,10 @@ mod tests {
             admin.accepts_until(Phase::Done).await;
         };
         assert!(drain_all(&drain, PLAN, &readiness, servers, admin).await);
-        assert_eq!((began.elapsed(), readiness.state()), (Duration::from_secs(1), readiness::State::Ready(Vec::new())));
+        assert_eq!(
+            (began.elapsed(), readiness.state()),
+            (JUST_ACCEPTED + Duration::from_secs(1), readiness::State::Ready(Vec::new()))
+        );
     }
 
     #[tokio::test(start_paused = true)]

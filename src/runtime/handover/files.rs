@@ -110,7 +110,10 @@ impl Files {
             std::fs::create_dir_all(self.directory.path()).and_then(|()| lock(&self.directory.path().join(NAME)));
         match locked {
             Ok(None) => Ok(false),
-            Ok(Some(file)) => {
+            Ok(Some(mut file)) => {
+                if let Err(error) = sign(&mut file) {
+                    tracing::debug!(%error, "the lock does not say whose it is");
+                }
                 self.claim.send_replace(Claim::Locked { _file: file });
                 Ok(true)
             }
@@ -133,17 +136,19 @@ impl Files {
 
 /// None if somebody else has it.
 fn lock(path: &Path) -> io::Result<Option<File>> {
-    let mut file = OpenOptions::new().create(true).truncate(false).read(true).write(true).mode(0o600).open(path)?;
+    let file = OpenOptions::new().create(true).truncate(false).read(true).write(true).mode(0o600).open(path)?;
     match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => {}
-        Err(Errno::WOULDBLOCK) => return Ok(None),
-        Err(error) => return Err(error.into()),
+        Ok(()) => Ok(Some(file)),
+        Err(Errno::WOULDBLOCK) => Ok(None),
+        Err(error) => Err(error.into()),
     }
-    // For people, and for messages.
+}
+
+/// For people, and for messages: the lock holds without, on a full disk for one.
+fn sign(file: &mut File) -> io::Result<()> {
     file.set_len(0)?;
     file.rewind()?;
-    writeln!(file, "{}", std::process::id())?;
-    Ok(Some(file))
+    writeln!(file, "{}", std::process::id())
 }
 
 #[cfg(test)]

@@ -1,12 +1,11 @@
 //! The old process's side.
 
 use std::os::fd::{AsFd, BorrowedFd};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Weak;
 use std::time::Duration;
 
 use rustix::fs::{Mode, chmod};
-use rustix::io::Errno;
 use rustix::net::{SocketAddrUnix, bind, listen};
 use tokio::net::{TcpListener, UnixListener};
 use tokio_util::task::AbortOnDropHandle;
@@ -32,12 +31,9 @@ pub struct Offer {
     sockets: Vec<(Passed, Weak<TcpListener>)>,
 }
 
-/// Where a new process asks.
+/// Where a new process asks. The path stays when it closes: what is there may be another process's by then.
 struct Door {
     socket: UnixListener,
-    path: PathBuf,
-    /// What is at the path is another process's now.
-    is_given_away: bool,
 }
 
 // === impl Offer ===
@@ -65,7 +61,7 @@ impl Offer {
         }
     }
 
-    async fn wait(self, mut door: Door, drain: Drain) {
+    async fn wait(self, door: Door, drain: Drain) {
         loop {
             let asked = match door.next().await {
                 Ok(asked) => asked,
@@ -78,10 +74,7 @@ impl Offer {
             let pid = asked.pid();
             tracing::info!(pid, "a new process asks for the sockets");
             match self.hand_over(&asked, &drain).await {
-                Ok(()) => {
-                    door.is_given_away = true;
-                    return;
-                }
+                Ok(()) => return,
                 Err(error) => tracing::warn!(pid, %error, "the hand-over has failed; serving on"),
             }
         }
@@ -135,21 +128,11 @@ impl Door {
         listen(&socket, 4)?;
         std::fs::rename(&new, path)?;
         let socket = UnixListener::from_std(socket.into())?;
-        Ok(Self { socket, path: path.to_owned(), is_given_away: false })
+        Ok(Self { socket })
     }
 
     async fn next(&self) -> Result<Channel, Broken> {
         let (accepted, _) = self.socket.accept().await?;
         Channel::on(accepted.into_std()?.into())
-    }
-}
-
-impl Drop for Door {
-    fn drop(&mut self) {
-        if !self.is_given_away
-            && let Err(error) = remove(&self.path)
-        {
-            tracing::debug!(%error, errno = ?error.raw_os_error().map(Errno::from_raw_os_error), "socket not removed");
-        }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::net::{SocketAddr, TcpListener};
 
+use rustix::net::sockopt::socket_cookie;
 use socket2::SockRef;
 
 use super::super::Endpoint;
@@ -63,8 +64,15 @@ impl Inherited {
     pub(in super::super) fn take(&mut self, endpoint: &Endpoint) -> Option<Found> {
         let place = self.sockets.iter().position(|socket| socket.fits(endpoint))?;
         let socket = self.sockets.remove(place);
-        let lives_on = socket.lives_on();
+        let mut lives_on = socket.lives_on();
         let Socket { listener, address, name, .. } = socket;
+        // What a supervisor has comes from the old process, too.
+        let cookie = socket_cookie(&listener).ok();
+        self.sockets.retain(|other| {
+            let is_same = cookie.is_some() && socket_cookie(&other.listener).ok() == cookie;
+            lives_on |= is_same && other.lives_on();
+            !is_same
+        });
         tracing::info!(%address, socket = name, "{} takes a socket that is open already", endpoint.key);
         Some(Found { listener, lives_on })
     }
@@ -146,6 +154,17 @@ mod tests {
         assert!(inherited.take(&endpoint("interfaces[1]", any)).is_some());
         assert!(inherited.take(&endpoint("interfaces[7]", at)).is_some(), "blocks may change places");
         assert!(inherited.is_empty());
+    }
+
+    #[test]
+    fn a_socket_that_comes_from_the_old_process_and_from_the_supervisor_is_one() {
+        let (listener, at) = bound();
+        let twin = listener.try_clone().expect("a descriptor");
+        let mut inherited = Inherited::default();
+        inherited.add(listener, passed("admin", at), "x".to_owned()).expect("listens");
+        inherited.add(twin, None, "descriptor 3".to_owned()).expect("listens");
+        assert!(inherited.take(&endpoint("admin", at)).expect("it is there").lives_on);
+        inherited.finish().expect("nothing is left");
     }
 
     #[test]

@@ -16,12 +16,15 @@ use super::{Files, Inherited, SOCKET};
 const PATIENCE: Duration = Duration::from_secs(10);
 /// A process that has just taken over itself is not there yet for so long.
 const SETTLING: Duration = Duration::from_secs(10);
+/// The kernel ends a process within this time.
+const ENDING: Duration = Duration::from_secs(1);
 const TICK: Duration = Duration::from_millis(50);
 
 /// A hand-over that is under way. Dropping it leaves everything with the old process.
 #[derive(Debug)]
 pub struct TakeOver {
     channel: Channel,
+    files: Files,
 }
 
 /// Why nothing was handed over. The old process serves on.
@@ -44,7 +47,7 @@ impl TakeOver {
         let Some(channel) = connect(files).await? else { return Ok(None) };
         let pid = channel.pid();
         let inherited = sockets(&channel).await.map_err(|source| TakeOverError { pid, source })?;
-        Ok(Some((Self { channel }, inherited)))
+        Ok(Some((Self { channel, files: files.clone() }, inherited)))
     }
 
     /// The id of the old process.
@@ -64,7 +67,7 @@ impl TakeOver {
         match asked.await {
             Ok(()) => Ok(()),
             // Then the sockets are nobody's but ours.
-            Err(Broken::Gone) => {
+            Err(Broken::Gone) if self.has_ended().await => {
                 tracing::warn!(pid = self.pid(), "the old process has ended before it could leave");
                 Ok(())
             }
@@ -72,8 +75,8 @@ impl TakeOver {
         }
     }
 
-    /// Says that this process accepts connections, so that the old one leaves.
-    pub async fn serving(self) {
+    /// Says that this process accepts connections, so that the old one leaves. False if it may be there to stay.
+    pub async fn serving(self) -> bool {
         let pid = self.pid();
         let told = async {
             self.channel.send(&Message::Serving, &[]).await?;
@@ -81,9 +84,28 @@ impl TakeOver {
         };
         match told.await {
             Ok(()) => tracing::info!(pid, "took over; the old process leaves"),
-            Err(Broken::Gone) => tracing::warn!(pid, "the old process has ended instead of leaving"),
-            Err(error) => tracing::error!(pid, %error, "the old process does not say that it leaves; end it by hand"),
+            Err(Broken::Gone) if self.has_ended().await => {
+                tracing::warn!(pid, "the old process has ended instead of leaving");
+            }
+            Err(error) => {
+                tracing::error!(pid, %error, "the old process does not say that it leaves: both serve; end one by hand");
+                return false;
+            }
         }
+        true
+    }
+
+    /// Has the old process ended, or only given up waiting for this one? Its end of the connection closes a moment before
+    /// its lock goes.
+    async fn has_ended(&self) -> bool {
+        let until = Instant::now() + ENDING;
+        while self.files.are_taken() {
+            if Instant::now() >= until {
+                return false;
+            }
+            sleep(TICK).await;
+        }
+        true
     }
 }
 
@@ -99,6 +121,11 @@ async fn connect(files: &Files) -> Result<Option<Channel>, TakeOverError> {
                 sleep(TICK).await;
             }
             Err(Broken::System(Errno::NOENT | Errno::CONNREFUSED)) if !files.are_taken() => return Ok(None),
+            // Nothing that is wrong with the directory keeps anybody from an ordinary start.
+            Err(error) if !files.are_taken() => {
+                tracing::warn!(%error, "it cannot be asked whether there is a process to take over from");
+                return Ok(None);
+            }
             Err(source) => return Err(TakeOverError { pid: 0, source }),
         }
     }

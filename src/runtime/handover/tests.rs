@@ -158,3 +158,20 @@ async fn where_nobody_is_there_is_nobody_to_take_over_from() {
     std::os::unix::net::UnixListener::bind(&socket).expect("bound, and closed at once");
     assert!(TakeOver::ask(&of(folder.path())).await.expect("asked").is_none());
 }
+
+#[tokio::test]
+async fn a_new_process_that_comes_too_late_does_not_serve_beside_the_old_one() {
+    let old = old().await;
+    let (take_over, _inherited) = TakeOver::ask(&of(old.folder.path())).await.expect("asked").expect("it is there");
+    drop(old.offered); // it has given up waiting, and has its files
+    let error = take_over.ready().await.expect_err("the old one serves");
+    assert!(error.to_string().contains("serves on"), "{error}");
+}
+
+#[tokio::test]
+async fn a_new_process_whose_predecessor_has_ended_serves() {
+    let old = old().await;
+    let (take_over, _inherited) = TakeOver::ask(&of(old.folder.path())).await.expect("asked").expect("it is there");
+    drop((old.offered, old.files));
+    take_over.ready().await.expect("nobody else serves");
+}
