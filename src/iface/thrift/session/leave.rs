@@ -20,10 +20,14 @@ const TOLD: Duration = Duration::from_secs(1);
 pub const SILENCE: Duration = Duration::from_secs(10);
 /// How long a client may take to close after its last answer, before we do.
 const FAREWELL: Duration = Duration::from_millis(500);
+/// The same for a client that has not said yet that it knows: it may be asking something at this moment.
+const LONG_FAREWELL: Duration = Duration::from_secs(3);
 
 /// How far a session is on its way out.
 pub(super) struct Leaving {
     stage: Stage,
+    /// The client has said that it goes.
+    known: bool,
     /// Nothing that is left to wait for is worth waiting for.
     last: bool,
     hold: Option<Hold>,
@@ -55,7 +59,15 @@ impl Leaving {
     pub(super) fn new(drain: &Drain) -> Self {
         let leaves_at = if drain.phase() == Phase::Away { Phase::LeaveAgain } else { Phase::Leave };
         let next_phase = reached(drain, leaves_at);
-        Self { stage: Stage::Serving, last: false, hold: None, drain: drain.clone(), leaves_at, next_phase }
+        Self {
+            stage: Stage::Serving,
+            known: false,
+            last: false,
+            hold: None,
+            drain: drain.clone(),
+            leaves_at,
+            next_phase,
+        }
     }
 
     /// Waits for the next phase of the drain that matters. Cancel safe.
@@ -80,8 +92,11 @@ impl Leaving {
 
     /// The client says that it goes.
     pub(super) fn client_knows(&mut self) {
-        if let Stage::Told { until } = &mut self.stage {
-            *until = Instant::now();
+        self.known = true;
+        match &mut self.stage {
+            Stage::Told { until } => *until = Instant::now(),
+            Stage::Going { until: Some(until) } => *until = (*until).min(Instant::now() + FAREWELL),
+            _ => {}
         }
     }
 
@@ -220,7 +235,8 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Session<IO> {
                 if !self.dialect.is_mux() || self.leaving.last {
                     return Err(End::Done);
                 }
-                self.leaving.stage = Stage::Going { until: Some(now + FAREWELL) };
+                let farewell = if self.leaving.known || self.must_notice() { FAREWELL } else { LONG_FAREWELL };
+                self.leaving.stage = Stage::Going { until: Some(now + farewell) };
             }
         }
         if self.leaving.answers_at_once() && self.has_only_polls_without_value() {

@@ -64,6 +64,28 @@ async fn a_router_that_does_not_answer_tdrain_is_waited_for_one_second() {
     let told = Instant::now();
     assert_eq!(router.answer(TWO).await, known);
     assert_eq!(told.elapsed().as_millis() / 100, 10);
+    // It may not have heard yet, and ask something: it is answered, not cut off.
+    router.hears_nothing_for(Duration::from_secs(2)).await;
+    router.dispatch(TWO, bind(&known.stamp(), "/svc/web")).await;
+    assert_eq!(router.answer(TWO).await, known);
+    world.core.drain.enter(Phase::Close);
+    assert!(router.answer(THREE).await.is_failure());
+    router.is_closed().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_router_that_never_answers_tdrain_is_closed_in_the_end_and_soon_after_it_has() {
+    let world = World::new();
+    let (mut never, mut late) = (world.router().await, world.router().await);
+    world.core.drain.enter(Phase::Leave);
+    assert_eq!((never.hears().await, late.hears().await), (TDRAIN, TDRAIN));
+    let told = Instant::now();
+    tokio::time::sleep(Duration::from_millis(1_500)).await;
+    late.say(&RDRAIN).await;
+    late.is_closed().await;
+    assert!(told.elapsed() < Duration::from_millis(2_100), "{:?}", told.elapsed());
+    never.is_closed().await;
+    assert!((3..7).contains(&told.elapsed().as_secs()), "{:?}", told.elapsed());
 }
 
 #[tokio::test(start_paused = true)]
