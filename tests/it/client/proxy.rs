@@ -10,7 +10,7 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::task::AbortOnDropHandle;
@@ -21,6 +21,8 @@ pub struct Proxy {
     shared: Arc<Shared>,
     /// None while connections are refused.
     listening: Mutex<Option<AbortOnDropHandle<()>>>,
+    /// Keeps the port ours while nobody listens, when it would be given to whoever asks for a free one.
+    _port: TcpSocket,
 }
 
 struct Shared {
@@ -65,12 +67,15 @@ pub enum End {
 
 impl Proxy {
     pub async fn start(server: SocketAddr, tls: Option<TlsAcceptor>, seed: u64) -> Self {
-        let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a free port");
-        let address = listener.local_addr().expect("bound");
+        let port = TcpSocket::new_v4().expect("a socket");
+        port.set_reuseaddr(true).expect("a socket");
+        port.bind(([127, 0, 0, 1], 0).into()).expect("a free port");
+        let address = port.local_addr().expect("bound");
+        let listener = TcpListener::bind(address).await.expect("our port");
         let (mode, ends) = (watch::Sender::new(Mode::Pass), watch::Sender::new((0, End::Fin)));
         let shared = Arc::new(Shared { server, mode, ends, tls, accepted: AtomicUsize::new(0), seed });
         let listening = Mutex::new(Some(listen(listener, shared.clone())));
-        Self { address, shared, listening }
+        Self { address, shared, listening, _port: port }
     }
 
     /// How many connections there were.

@@ -12,7 +12,7 @@ use rosterd::client::{Reason, Retry, Timings};
 
 use super::addresses;
 use super::proxy::{End, Mode};
-use super::world::{Over, Servers, Speaks, World, both, while_names_change};
+use super::world::{Over, Servers, Speaks, World, both, first, while_names_change};
 use crate::support::PATIENCE;
 
 const WATCHES: usize = 40;
@@ -30,13 +30,12 @@ fn tries(over: Over) -> u32 {
 async fn try_it(servers: &Servers, over: Over, number: u32) {
     let retry = Retry { base: Duration::from_secs(1), max: Duration::from_secs(1) };
     let timings = Timings { retry, ..Timings::default() };
-    let mut world = World::with(servers, (Speaks::Thrift, over), timings, WATCHES, number.into()).await;
-    let good = addresses(&[&world.proxies[0].address.to_string()]);
+    let mut world = World::with(servers, (Speaks::Thrift, over), timings, (WATCHES, first), number.into()).await;
+    let good = first(&world.proxies);
     match over {
         Over::Plain => world.proxies[1].refuse(),
         Over::Tls | Over::TlsToProxy => world.proxies[1].mode(Mode::StallNew),
     }
-    world.servers.publish(good.clone());
     world.settle("before", PATIENCE).await;
     world.stale.clear();
     world.servers.publish(both(&world.proxies));
@@ -70,7 +69,7 @@ fn as_it_was_done(over: Over) {
 fn while_nobody_else_is_there(over: Over) {
     while_names_change(async |servers| {
         let timings = super::world::timings(Speaks::Thrift, over);
-        let mut world = World::with(servers, (Speaks::Thrift, over), timings, WATCHES, 7).await;
+        let mut world = World::with(servers, (Speaks::Thrift, over), timings, (WATCHES, both), 7).await;
         world.settle("before", PATIENCE).await;
         for round in 0..if over == Over::Plain { 10 } else { 2 } {
             let [good, bad] = &world.proxies;
@@ -82,7 +81,7 @@ fn while_nobody_else_is_there(over: Over) {
             world.servers.publish(addresses(&[&bad.address.to_string()]));
             good.end(End::Rst); // so that all of them go to the bad one
             world.pass(Duration::from_millis(if over == Over::Plain { 350 } else { 900 })).await;
-            world.servers.publish(addresses(&[&world.proxies[0].address.to_string()]));
+            world.servers.publish(first(&world.proxies));
             let took = world.settle(&format!("round {round}"), world.limit).await;
             println!("{over:?}, round {round}: {WATCHES} of {WATCHES} alive after {} ms", took.as_millis());
             world.heal().await;

@@ -171,16 +171,16 @@ pub struct World<'s> {
 }
 
 impl<'s> World<'s> {
-    /// One watch for each name.
+    /// One watch for each name, which both servers are known for.
     pub async fn new(servers: &'s Servers, speaks: Speaks, over: Over, seed: u64) -> Self {
-        Self::with(servers, (speaks, over), timings(speaks, over), NAMES, seed).await
+        Self::with(servers, (speaks, over), timings(speaks, over), (NAMES, both), seed).await
     }
 
     pub async fn with(
         servers: &'s Servers,
         (speaks, over): (Speaks, Over),
         timings: Timings,
-        watches: usize,
+        (watches, at_first): (usize, fn(&[Proxy; 2]) -> Addr),
         seed: u64,
     ) -> Self {
         let connect: Arc<dyn Connect> = match over {
@@ -201,7 +201,7 @@ impl<'s> World<'s> {
                     .expect("a host"),
             ),
         };
-        let known = Cell::ready(both(&proxies));
+        let known = Cell::ready(at_first(&proxies));
         let upstream =
             Upstream::new("x", protocol, Watch::new(known.clone(), Arc::new(Told)), timings, metrics.clone());
         let feeds = (0..watches)
@@ -315,6 +315,11 @@ impl<'s> World<'s> {
             sleep(Duration::from_millis(10)).await;
         }
     }
+}
+
+/// The name has the first address.
+pub fn first(proxies: &[Proxy; 2]) -> Addr {
+    addresses(&[&proxies[0].address.to_string()])
 }
 
 /// The name has both addresses.
