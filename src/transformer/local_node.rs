@@ -47,8 +47,16 @@ impl MapAddresses for LocalNode {
 
 impl TransformerConfig for LocalNodeConfig {
     fn build(&self, prefix: Option<&Path>, _: &TransformerParts) -> Result<Transformer, String> {
-        let (local, shown) = LocalNode::of(self, |name| std::env::var(name).ok().filter(|value| !value.is_empty()))?;
-        let id_prefix = id_prefix(prefix, &["io.l5d.k8s.localnode", &shown]);
+        self.on_node(prefix, |name| std::env::var(name).ok().filter(|value| !value.is_empty()))
+    }
+}
+
+impl LocalNodeConfig {
+    fn on_node(&self, prefix: Option<&Path>, variable: impl Fn(&str) -> Option<String>) -> Result<Transformer, String> {
+        let (local, shown) = LocalNode::of(self, variable)?;
+        // Also behind a prefix of the block's own: ids of two nodes are never the same (LocalNodeTransformer).
+        let shown = Path::from_elems([&shown]).map_err(|_| format!("{shown:?} cannot be part of an id"))?;
+        let id_prefix = id_prefix(prefix, &["io.l5d.k8s.localnode"]).concat(&shown);
         Ok(Transformer { id_prefix, effect: Effect::Addresses(Arc::new(local)) })
     }
 }
@@ -68,5 +76,17 @@ mod tests {
         assert_eq!(of(false, None), Err("POD_IP env variable must be set to the pod's IP".to_owned()));
         assert_eq!(of(true, None), Err("NODE_NAME env variable must be set to the node's name".to_owned()));
         assert_eq!(of(false, Some("n1")), Err("POD_IP is no IPv4 address: n1".to_owned()));
+    }
+
+    #[test]
+    fn ids_say_which_node_it_is_behind_a_prefix_of_their_own_too() {
+        let id_prefix = |prefix: Option<&str>| {
+            let prefix = prefix.map(|prefix| Path::parse(prefix).expect("a path"));
+            let config = LocalNodeConfig { host_network: false };
+            let built = config.on_node(prefix.as_ref(), |_| Some("10.1.2.3".to_owned()));
+            built.expect("the variable is there").id_prefix.to_string()
+        };
+        assert_eq!(id_prefix(None), "/%/io.l5d.k8s.localnode/10.1.2.3");
+        assert_eq!(id_prefix(Some("/ln")), "/%/ln/10.1.2.3");
     }
 }
