@@ -139,7 +139,7 @@ impl Answer {
         let (agent, path) = (self.agent.clone(), self.path.clone());
         let is_heavy = self.body.len() >= if self.packed { HEAVY_FROM / 16 } else { HEAVY_FROM };
         let work = move || {
-            let unpacked = if self.packed { unpack(&self.body)? } else { self.body.clone() };
+            let unpacked = if self.packed { unpack(&self.body, LARGEST)? } else { self.body.clone() };
             decode(&self, &unpacked).map_err(Unread::Undecoded)
         };
         let read = if is_heavy { heavy(work).await } else { catch_unwind(AssertUnwindSafe(work)).ok() };
@@ -158,6 +158,7 @@ impl Answer {
     }
 }
 
+#[derive(Debug)]
 enum Unread {
     Undecoded(Undecoded),
     NoGzip(String),
@@ -165,9 +166,29 @@ enum Unread {
 }
 
 /// A few bytes may unpack to very many.
-fn unpack(body: &[u8]) -> Result<Bytes, Unread> {
+fn unpack(body: &[u8], most: usize) -> Result<Bytes, Unread> {
     let mut unpacked = Vec::new();
-    let limit = LARGEST as u64 + 1;
+    let limit = most as u64 + 1;
     GzDecoder::new(body).take(limit).read_to_end(&mut unpacked).map_err(|error| Unread::NoGzip(error.to_string()))?;
-    if unpacked.len() > LARGEST { Err(Unread::TooLong) } else { Ok(unpacked.into()) }
+    if unpacked.len() > most { Err(Unread::TooLong) } else { Ok(unpacked.into()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use flate2::Compression;
+    use flate2::write::GzEncoder;
+
+    use super::*;
+
+    #[test]
+    fn a_few_bytes_that_unpack_to_very_many_are_given_up_at_the_limit() {
+        let mut packer = GzEncoder::new(Vec::new(), Compression::best());
+        packer.write_all(&[0; 1 << 20]).expect("packed");
+        let packed = packer.finish().expect("packed");
+        assert!(packed.len() < 2_000, "{}", packed.len());
+        assert_eq!(unpack(&packed, 1 << 20).expect("it fits").len(), 1 << 20);
+        assert!(matches!(unpack(&packed, (1 << 20) - 1), Err(Unread::TooLong)));
+    }
 }

@@ -23,7 +23,7 @@ impl AgentConfig {
     /// Reads `host`, `port`, `token`, `maxPolls`, `failFast` and `tls`. None only if a problem was reported.
     #[must_use]
     pub fn read(fields: &mut Fields<'_>) -> Option<Self> {
-        let host = fields.or("host", "localhost".to_owned());
+        let host = fields.parsed("host", Address::read_host).unwrap_or_else(|| "localhost".to_owned());
         let Port(port) = fields.or("port", Port(8500));
         let token = fields.opt("token");
         if fields.or("failFast", false) {

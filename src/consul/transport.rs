@@ -44,6 +44,8 @@ pub(super) struct Http {
     agent: String,
     token: Option<HeaderValue>,
     packed: bool,
+    /// Bytes of a body as it comes.
+    most: usize,
 }
 
 // === impl Http ===
@@ -58,7 +60,7 @@ impl Http {
         let token = token.as_ref().map(|token| secret("token", token)).transpose()?;
         // To pack a large answer takes an agent longer than to send it over the loopback.
         let (agent, packed) = (address.to_string(), !address.is_here());
-        Ok(Self { links, agent, token, packed })
+        Ok(Self { links, agent, token, packed, most: LARGEST })
     }
 
     /// Judges what went wrong with a connection.
@@ -87,9 +89,9 @@ impl Http {
     async fn body(&self, request: &Request, length: usize, mut exchange: Exchange<'_>) -> Result<Bytes, ConsulError> {
         let mut body = BytesMut::new();
         while let Some(chunk) = exchange.some().await.map_err(|broken| self.failed(request, broken))? {
-            if body.len() + chunk.len() > LARGEST {
+            if body.len() + chunk.len() > self.most {
                 let path = request.path().to_owned();
-                return Err(ConsulError::TooLong { agent: self.agent.clone(), path, limit: LARGEST });
+                return Err(ConsulError::TooLong { agent: self.agent.clone(), path, limit: self.most });
             }
             if body.is_empty() {
                 // Room for all of it where the length is known, in bounds: it is only what the agent says.

@@ -46,7 +46,7 @@ impl ApiConfig {
     /// Reads `host`, `port`, `inCluster` and `kubeconfig`. None only if a problem was reported.
     #[must_use]
     pub fn read(fields: &mut Fields<'_>) -> Option<Self> {
-        let host: Option<String> = fields.opt("host");
+        let host: Option<String> = fields.parsed("host", Address::read_host);
         let port: Option<Port> = fields.opt("port");
         let in_cluster = fields.or("inCluster", false);
         let kubeconfig: Option<PathBuf> = fields.opt("kubeconfig");

@@ -9,7 +9,8 @@ use tokio::net::TcpListener;
 use super::*;
 use crate::backend::Address;
 use crate::config::Secret;
-use crate::consul::{Agent, AgentConfig, Agents, Undecoded};
+use crate::consul::{Agent, AgentConfig, Agents, Poll, PollCounters, Query, Rhythm, Undecoded};
+use crate::store::{Cell, Key, Mailbox, Standing};
 
 /// Answers one request after the other with what is given, a connection each; hands over what was asked.
 async fn serve(ip: &str, answers: Vec<Vec<u8>>) -> (u16, tokio::task::JoinHandle<Vec<String>>) {
@@ -93,6 +94,52 @@ async fn packed_answers_are_unpacked_and_split_ones_joined() {
     assert_eq!(ask(&agent).await.expect("answered"), text);
     assert_eq!(ask(&agent).await.expect("answered"), "xyz");
     assert!(matches!(ask(&agent).await, Err(ConsulError::Unreadable { .. })));
+}
+
+#[tokio::test]
+async fn an_answer_that_is_too_long_is_refused_and_what_is_known_stays() {
+    let long = "x".repeat(1_000);
+    let chunked =
+        format!("HTTP/1.1 200 OK\r\nX-Consul-Index: 9\r\nTransfer-Encoding: chunked\r\n\r\n3e8\r\n{long}\r\n");
+    let index = |n: u64| format!("X-Consul-Index: {n}\r\n");
+    let answers = vec![
+        ok(&index(7), b"fits"),
+        ok(&index(8), long.as_bytes()),
+        chunked.into_bytes(),
+        ok(&index(10), b"fits again"),
+    ];
+    let (port, served) = serve("127.0.0.1", answers).await;
+    let config = AgentConfig {
+        address: Address { host: "127.0.0.1".to_owned(), port },
+        token: None,
+        tls: None,
+        max_polls: None,
+    };
+    let links = Links::new(&config.address, None).expect("a host");
+    let transport = Http { most: 999, ..Http::new(&config, links).expect("built") };
+    let agent = Agents::new().with_transport(&config, Box::new(transport));
+    let request = Request::get("/v1/catalog/service/web");
+    let read = |_: &crate::consul::Answer, body: &[u8]| Ok(String::from_utf8_lossy(body).into_owned());
+    let (cell, counters) = (Cell::new(), PollCounters::default());
+    let query = Query::new(request, Rhythm::Blocking(Duration::from_secs(1)), read);
+    let poll = Poll::start(&agent, query, cell.clone(), counters.clone());
+    let mailbox = Mailbox::new();
+    let (_, _subscription) = cell.subscribe_closely(&mailbox, Key(0));
+    let (mut marked, mut seen, mut reasons) = (Vec::new(), Vec::new(), Vec::new());
+    while seen.last().is_none_or(|value| value != "fits again") {
+        tokio::time::timeout(Duration::from_secs(30), mailbox.marked()).await.expect("it goes on");
+        mailbox.take_marked(&mut marked);
+        let snapshot = cell.snapshot();
+        seen.extend(snapshot.value().map(|value| value.to_string()));
+        if let Standing::Stale { reason, .. } = &snapshot.standing {
+            reasons.push(reason.to_string());
+        }
+    }
+    seen.dedup();
+    assert_eq!(seen, ["fits", "fits again"], "nothing in between");
+    assert!(reasons.iter().all(|reason| reason.contains("999 bytes")) && !reasons.is_empty(), "{reasons:?}");
+    assert_eq!(counters.errors.get(), 2, "by its length, and piece by piece");
+    drop((poll, served.await));
 }
 
 #[tokio::test]

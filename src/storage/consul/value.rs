@@ -47,7 +47,9 @@ fn unreadable(key: &str, text: &str, error: &ParseError) -> String {
     let before: String = text.chars().take(error.position()).collect();
     let line = 1 + before.matches('\n').count();
     let column = 1 + before.rsplit('\n').next().unwrap_or_default().chars().count();
-    format!("the dtab under the key {key} of Consul cannot be read, {line}:{column}: {error}")
+    format!(
+        "the dtab under the key {key} of Consul cannot be read, {line}:{column}: {error}; `rosterd dtab put` writes it anew"
+    )
 }
 
 #[cfg(test)]
@@ -62,7 +64,8 @@ mod tests {
         };
         let start = "the dtab under the key namerd/dtabs/x of Consul cannot be read, ";
         let told = wrong("lol im an invalid dtab");
-        assert_eq!(told, format!("{start}1:1: '/' expected but 'l' found at '[l]ol im an invalid dtab'"));
+        let end = "; `rosterd dtab put` writes it anew";
+        assert_eq!(told, format!("{start}1:1: '/' expected but 'l' found at '[l]ol im an invalid dtab'{end}"));
         let told = wrong("# für uns\n/svc => /a;\n/b => /actual/{outage};\n");
         assert!(told.starts_with(&format!("{start}3:15: label char expected but '{{' found")), "{told}");
     }
