@@ -15,6 +15,9 @@ use prometheus_client::registry::Registry;
 use super::upstream::{Figures, Shared};
 use super::{Ask, Reason, Upstream};
 
+/// The outcome of a connection that was made.
+const OK: &str = "ok";
+
 /// Counts what the client does. Cloning shares the counts.
 #[derive(Clone, Default)]
 pub struct ClientMetrics {
@@ -62,6 +65,12 @@ impl ClientMetrics {
     /// Shows the watches and servers of `upstream` too.
     pub fn show(&self, upstream: &Upstream) {
         self.upstreams.lock().push(upstream.downgrade());
+        let upstream = upstream.name();
+        // Counters that are not there before the first event cannot be compared with what they were.
+        for reason in Reason::ALL {
+            drop(self.ended.get_or_create(&Ended { upstream: upstream.clone(), reason }));
+        }
+        drop(self.connections.get_or_create(&Connected { upstream: upstream.clone(), outcome: OK }));
     }
 
     fn shown(&self) -> Vec<Arc<Shared>> {
@@ -80,7 +89,7 @@ impl ClientMetrics {
 
     /// A connection was made, or why not.
     pub(super) fn connected(&self, upstream: &Arc<str>, failed: Option<Reason>) {
-        let outcome = failed.map_or("ok", Reason::word);
+        let outcome = failed.map_or(OK, Reason::word);
         self.connections.get_or_create(&Connected { upstream: upstream.clone(), outcome }).inc();
     }
 

@@ -6,6 +6,9 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
+/// The endpoints that have watches.
+const STREAMS: [&str; 6] = ["dtabs", "dtab", "bind", "addr", "resolve", "bound-names"];
+
 /// Figures of the HTTP controller, by endpoint. All its interfaces share them.
 #[derive(Clone, Debug)]
 pub struct HttpMetrics {
@@ -47,6 +50,10 @@ impl HttpMetrics {
             failures: Family::default(),
             ready: Counter::default(),
         };
+        // Counters that are not there before the first event cannot be compared with what they were.
+        for endpoint in STREAMS {
+            drop(this.stream(endpoint));
+        }
         let http = registry.sub_registry_with_prefix("http");
         http.register("requests", "Requests to the HTTP controller by endpoint and status", this.requests.clone());
         http.register("open_streams", "Watches that are open now", this.streams.clone());

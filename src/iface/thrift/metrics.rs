@@ -8,6 +8,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
+use super::session::{DIALECTS, FAULTS, OVERDUE};
 use crate::thrift::Method;
 
 /// Figures of the thrift interface. All its interfaces share them.
@@ -102,6 +103,16 @@ impl ThriftMetrics {
             ended: Family::default(),
             foreign: Family::default(),
         };
+        // Counters that are not there before the first event cannot be compared with what they were.
+        for dialect in DIALECTS {
+            drop(this.sessions.get_or_create(&Dialect { dialect }));
+        }
+        for refused in Refused::ALL {
+            drop(this.refused.get_or_create(&Why { reason: refused.name() }));
+        }
+        for reason in FAULTS.into_iter().chain(OVERDUE) {
+            drop(this.ended.get_or_create(&Why { reason }));
+        }
         let thrift = registry.sub_registry_with_prefix("thrift");
         thrift.register("sessions", "Connections that are open now, by what they speak", this.sessions.clone());
         thrift.register("parked_polls", "Polls that wait for a change now", this.parked.clone());
@@ -145,13 +156,7 @@ impl ThriftMetrics {
     }
 
     pub(super) fn refused(&self, why: Refused) {
-        let reason = match why {
-            Refused::Capacity => "capacity",
-            Refused::Watches => "watches",
-            Refused::Rate => "rate",
-            Refused::Delegations => "delegations",
-        };
-        self.refused.get_or_create(&Why { reason }).inc();
+        self.refused.get_or_create(&Why { reason: why.name() }).inc();
     }
 
     pub(super) fn ended(&self, reason: &'static str) {
@@ -160,6 +165,21 @@ impl ThriftMetrics {
 
     pub(super) fn foreign(&self, protocol: &'static str) {
         self.foreign.get_or_create(&Speaks { protocol }).inc();
+    }
+}
+
+// === impl Refused ===
+
+impl Refused {
+    const ALL: [Self; 4] = [Self::Capacity, Self::Watches, Self::Rate, Self::Delegations];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Capacity => "capacity",
+            Self::Watches => "watches",
+            Self::Rate => "rate",
+            Self::Delegations => "delegations",
+        }
     }
 }
 

@@ -22,6 +22,15 @@ pub(super) struct Content {
     pub(super) named: Box<[Named]>,
 }
 
+/// A line that is no address; shown as namerd shows it, which is what clients are told.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("malformed address: {text}")]
+pub(super) struct Malformed {
+    /// Which line, from 1.
+    pub(super) line: usize,
+    text: String,
+}
+
 impl Content {
     /// Whether no line is left after comments and blanks.
     pub(super) fn is_empty(&self) -> bool {
@@ -31,14 +40,14 @@ impl Content {
     /// Reads lines of `host port` or `host port * weight`; `#` begins a comment. One bad line spoils the file.
     ///
     /// # Errors
-    /// namerd's text, with the line.
-    pub(super) fn parse(bytes: &[u8]) -> Result<Self, String> {
+    /// The first line that is none.
+    pub(super) fn parse(bytes: &[u8]) -> Result<Self, Malformed> {
         let text = String::from_utf8_lossy(bytes);
         // Some editors begin a file with this mark, which would become a part of the first host.
         let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
         let mut metas = Metas::default();
         let (mut literal, mut named) = (Vec::new(), Vec::new());
-        for line in text.split('\n') {
+        for (index, line) in text.split('\n').enumerate() {
             let line = line.split('#').next().unwrap_or_default().trim();
             if line.is_empty() {
                 continue;
@@ -46,7 +55,8 @@ impl Content {
             let Some((host, port, weight)) = split(line) else {
                 // A file without line ends is one line of up to 500 kB, which nobody wants in an answer or a log.
                 let shown: String = line.chars().take(MOST_SHOWN).collect();
-                return Err(format!("malformed address: {shown}{}", if shown.len() < line.len() { "…" } else { "" }));
+                let cut = if shown.len() < line.len() { "…" } else { "" };
+                return Err(Malformed { line: 1 + index, text: format!("{shown}{cut}") });
             };
             let meta = metas.of(weight);
             match host.parse::<IpAddr>() {
@@ -112,7 +122,7 @@ mod tests {
     }
 
     fn refused(text: &str) -> String {
-        Content::parse(text.as_bytes()).expect_err("malformed")
+        Content::parse(text.as_bytes()).expect_err("malformed").to_string()
     }
 
     #[test]
@@ -150,6 +160,7 @@ mod tests {
     fn one_bad_line_spoils_the_file_and_is_named() {
         assert_eq!(refused(&"é".repeat(100_000)), format!("malformed address: {}…", "é".repeat(MOST_SHOWN)));
         assert_eq!(refused("192.0.2.1 80\n  no # why\n"), "malformed address: no");
+        assert_eq!(Content::parse(b"# a\n\n192.0.2.1 80\nno\n").expect_err("malformed").line, 4);
         for line in [
             "this is not an address",
             "192.0.2.1",

@@ -61,11 +61,20 @@ pub(super) enum Finding {
         doubt: Doubt,
     },
     /// What a regular file says, or why it says nothing.
-    File(Option<Seen>, Result<Content, String>),
+    File(Option<Seen>, Result<Content, Unreadable>),
     /// The names in the root directory.
     Names(BTreeSet<Name>),
     /// The system did not say what is there.
     Trouble(String),
+}
+
+/// Why a file says nothing.
+#[derive(Debug)]
+pub(super) struct Unreadable {
+    /// What clients are told.
+    pub(super) reason: String,
+    /// Where that is, for the log: `path`, or `path:line`.
+    pub(super) place: String,
 }
 
 /// Tells one state of a file from another.
@@ -142,7 +151,10 @@ fn read(path: &Path, shown: &str, seen: Option<Seen>, writing: Writing) -> Findi
     match try_read(path, shown, seen, writing) {
         Ok(finding) => finding,
         Err(error) if is_absent(&error) => Finding::Missing,
-        Err(error) => Finding::File(None, Err(format!("cannot read {shown}: {error}"))),
+        Err(error) => {
+            let reason = format!("cannot read {shown}: {error}");
+            Finding::File(None, Err(Unreadable { reason, place: shown.to_owned() }))
+        }
     }
 }
 
@@ -173,8 +185,9 @@ fn try_read(path: &Path, shown: &str, seen: Option<Seen>, writing: Writing) -> i
     }
 }
 
-fn content(file: &mut File, len: u64, shown: &str) -> io::Result<Result<Content, String>> {
-    let too_large = |len| Ok(Err(format!("file {shown} is {len}.bytes")));
+fn content(file: &mut File, len: u64, shown: &str) -> io::Result<Result<Content, Unreadable>> {
+    let too_large =
+        |len| Ok(Err(Unreadable { reason: format!("file {shown} is {len}.bytes"), place: shown.to_owned() }));
     if len > MAX_LEN {
         return too_large(len);
     }
@@ -182,7 +195,10 @@ fn content(file: &mut File, len: u64, shown: &str) -> io::Result<Result<Content,
     file.take(MAX_LEN + 1).read_to_end(&mut bytes)?;
     match bytes.len() as u64 {
         len if len > MAX_LEN => too_large(len),
-        _ => Ok(Content::parse(&bytes)),
+        _ => Ok(Content::parse(&bytes).map_err(|malformed| Unreadable {
+            place: format!("{shown}:{}", malformed.line),
+            reason: malformed.to_string(),
+        })),
     }
 }
 

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::content::Content;
 use super::desk::{Answers, Key, What};
-use super::look::{Finding, Seen};
+use super::look::{Finding, Seen, Unreadable};
 use super::settle::{Doubt, GONE, Writing};
 use super::walk::Place;
 use crate::name::Path as Name;
@@ -112,8 +112,8 @@ impl Tracked {
                         self.recovered();
                         file.publish(content)
                     }
-                    Err(reason) => {
-                        self.report(&reason);
+                    Err(Unreadable { reason, place }) => {
+                        self.report(&reason, Some(&place));
                         let before = file.version();
                         file.fail(reason);
                         file.version() != before
@@ -128,7 +128,7 @@ impl Tracked {
             }
             (Finding::Trouble(reason), _) => {
                 if report {
-                    self.report(&reason);
+                    self.report(&reason, None);
                 }
                 self.fail(&reason);
                 false
@@ -162,14 +162,15 @@ impl Tracked {
         self.failing = false;
     }
 
-    fn report(&mut self, reason: &str) {
+    /// `place`: the file, where the reason does not name one.
+    fn report(&mut self, reason: &str, place: Option<&str>) {
         let name = self.shown();
         if std::mem::replace(&mut self.failing, true) {
-            tracing::debug!(name, "{reason}");
+            tracing::debug!(name, place, "{reason}");
         } else {
             let known = self.file.as_ref().is_some_and(|file| file.snapshot().value().is_some());
             let then = if known { "addresses known before stay" } else { "there are no earlier addresses" };
-            tracing::warn!(name, "{reason}; {then}");
+            tracing::warn!(name, place, "{reason}; {then}");
         }
     }
 

@@ -7,6 +7,14 @@ use crate::iface::thrift::metrics::Counted;
 use crate::mux::{Frame, Init, Kind, Message, PROBE, Tag, Tls};
 use tokio::io::{AsyncRead, AsyncWrite};
 
+const THRIFT: &str = "thrift";
+const MUX: &str = "mux";
+const NEGOTIATING: &str = "mux_negotiating";
+const NEGOTIATED: &str = "mux_negotiated";
+
+/// What sessions speak, in metrics.
+pub(in crate::iface::thrift) const DIALECTS: [&str; 4] = [THRIFT, MUX, NEGOTIATING, NEGOTIATED];
+
 /// What finagle says to a client that insists on TLS within the session (MuxServerNegotiator.scala:90-115).
 const NO_TLS: &str = "Could not negotiate whether to use TLS or not.. Remote Info: Not Available";
 
@@ -73,7 +81,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Session<IO> {
         let is_mux = bytes.first().is_some_and(|first| Kind::of(first.cast_signed()).is_some());
         if is_call || !is_mux {
             self.server.plain_connects.inc();
-            let counted = self.server.metrics.session("thrift");
+            let counted = self.server.metrics.session(THRIFT);
             self.speaks(Dialect::Plain { begun: false, upgraded: false, _counted: counted });
             return self.plain_frame(bytes);
         }
@@ -82,7 +90,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Session<IO> {
             && frame.body == PROBE
         {
             Message::Rerr { tag: frame.tag, reason: frame.body }.write(&mut self.output);
-            self.dialect = Dialect::Probed { _counted: self.server.metrics.session("mux_negotiating") };
+            self.dialect = Dialect::Probed { _counted: self.server.metrics.session(NEGOTIATING) };
             self.times.expect_handshake();
             return Ok(());
         }
@@ -102,7 +110,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Session<IO> {
 
     fn without_handshake(&mut self, frame: Frame) -> Result<(), End> {
         self.server.mux_connects.inc();
-        let counted = self.server.metrics.session("mux");
+        let counted = self.server.metrics.session(MUX);
         self.speaks(Dialect::Mux { negotiated: false, window: usize::MAX, _counted: counted });
         self.mux_frame(frame)
     }
@@ -119,7 +127,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Session<IO> {
             return Err(Fault::Handshake("TLS within the session is required").into());
         }
         self.server.mux_connects.inc();
-        let counted = self.server.metrics.session("mux_negotiated");
+        let counted = self.server.metrics.session(NEGOTIATED);
         self.speaks(Dialect::Mux { negotiated: true, window: init.window(), _counted: counted });
         Ok(())
     }

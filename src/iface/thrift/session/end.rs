@@ -15,6 +15,10 @@ use crate::wire::linger;
 /// A client must read some of what waits for it within this time, where the configuration says nothing.
 const WRITE_PATIENCE: Duration = Duration::from_secs(60);
 
+/// The reasons of [`Fault`].
+pub(in crate::iface::thrift) const FAULTS: [&str; 5] =
+    ["bad_frame", "bad_message", "duplicate_tag", "handshake_refused", "bad_thrift"];
+
 /// Why a session ended.
 #[derive(Debug)]
 pub(super) enum End {

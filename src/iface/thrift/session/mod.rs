@@ -54,6 +54,10 @@ use crate::store::{Client, Key, Mailbox};
 use crate::telemetry::{LevelShare, Traffic};
 use crate::wire::{Input, Output, Taken};
 
+pub(super) use self::dialect::DIALECTS;
+pub(super) use self::end::FAULTS;
+pub(super) use self::times::OVERDUE;
+
 /// With so much on its way to a client that does not read, nothing more is read from it. Requests are answered up to half
 /// of that, so that pings and discards are seen to while much is said.
 const HIGH_WATER: usize = 128 << 10;

@@ -36,6 +36,10 @@ const HALF_FRAME: &str = "half_frame";
 pub(super) const SILENT: &str = "silent";
 const HALF_CLOSED: &str = "half_closed";
 
+/// All of these.
+pub(in crate::iface::thrift) const OVERDUE: [&str; 7] =
+    [UNREAD, QUIET, NO_ROOM, HALF_HANDSHAKE, HALF_FRAME, SILENT, HALF_CLOSED];
+
 /// The times of a session.
 #[derive(Debug)]
 pub(super) struct Times {
