@@ -78,7 +78,9 @@ fn stale_values(parts: &Parts, readiness: &Readiness) -> StaleValues {
         // The storage of a relay is one of them.
         Some((_, relay)) => {
             for upstream in relay.upstreams.clone() {
-                source(upstream.name().to_string(), Arc::new(move || upstream.staleness()));
+                let (name, probed) = (upstream.name().to_string(), upstream.clone());
+                source(name.clone(), Arc::new(move || upstream.staleness()));
+                readiness.watch(name, move || probed.degradation()); // which says more
             }
         }
         None => {

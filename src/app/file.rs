@@ -8,6 +8,8 @@ use crate::config::tree::{self, Node, Value};
 use crate::config::{Fields, OwnKeys, Problems, Report, Span, Warning};
 use crate::iface::InterfaceBlock;
 use crate::interpreter::remote::InterpreterBlock;
+use crate::name::{NameTree, Path};
+use crate::namer::system::{self, SystemName};
 use crate::namer::{self, NamerBlock};
 use crate::storage::StorageBlock;
 use crate::telemetry::TelemeterBlock;
@@ -100,6 +102,14 @@ impl Config {
                 Some(node) => Some(InterpreterBlock::read(node, report)?),
                 None => None,
             };
+            // A namer that was reported has been left out, and may be the one that is meant.
+            let all_namers = match fields.node("namers").map(|node| &node.value) {
+                Some(Value::List(items)) => items.len() == namers.len(),
+                _ => true,
+            };
+            if let Some(block) = interpreter.as_ref().filter(|_| all_namers) {
+                check_dst(root, &block.config.upstream.dst, &namers, report);
+            }
             let (storage, interfaces) = (storage?, interfaces?);
             check_ports(root, &admin, &interfaces, report);
             Some(Self { admin, storage, namers, interfaces, telemetry, own, interpreter, shown: shown::show(root) })
@@ -125,6 +135,28 @@ fn other_file(root: &Node) -> Option<(Span, &'static str)> {
         return None;
     };
     root.get(key).map(|entry| (entry.key_span, message))
+}
+
+/// Reports a `dst` of a relay that no look-up can find: there is no dtab where it is looked up.
+fn check_dst(root: &Node, dst: &Path, namers: &[NamerBlock], report: &Report) {
+    let wrong = match system::lookup(dst) {
+        _ if namers.iter().any(|namer| dst.starts_with(&namer.prefix)) => return,
+        Ok(NameTree::Leaf(SystemName::Bound { .. })) => return,
+        // What it stands for is looked up like itself, and may be a name of a namer.
+        Ok(NameTree::Leaf(SystemName::Path(_))) => return,
+        Ok(_) if dst.first() == Some(b"$") => format!("{dst} has no addresses: `/$/inet/host/port` has"),
+        Err(unknown) => format!("{dst}: {unknown}; `/$/inet/host/port` is the name of a host"),
+        Ok(_) => {
+            let known: Vec<String> = namers.iter().map(|namer| namer.prefix.to_string()).collect();
+            let known = if known.is_empty() { "there are none".to_owned() } else { known.join(", ") };
+            format!(
+                "{dst} is looked up without a dtab, and nobody knows it: write `/$/inet/host/port`, or a name of one of \
+                 `namers` ({known})"
+            )
+        }
+    };
+    let dst = root.get("interpreter").and_then(|interpreter| interpreter.value.get("dst"));
+    report.problem(dst.map_or(root.span, |dst| dst.value.span), wrong);
 }
 
 /// Reports servers that want the place of one that comes before them; the first is the admin server.
@@ -296,6 +328,28 @@ limits: {{{limits}}}"
         let warned: Vec<String> = warnings.iter().map(ToString::to_string).collect();
         let why = "a relay has the dtabs of the name server that it asks";
         assert_eq!(warned, [format!("namerd.yaml:1:10: storage has no effect: {why}")]);
+    }
+
+    #[test]
+    fn the_servers_of_a_relay_are_named_in_a_way_that_can_be_looked_up() {
+        let with = |dst: &str, namers: &str| {
+            let interfaces = "interfaces: [{kind: io.l5d.httpController}]\n";
+            load(&format!("interpreter: {{kind: io.l5d.namerd, dst: {dst}}}\nnamers: {namers}\n{interfaces}"))
+        };
+        let namers = "[{kind: io.l5d.fs, rootDir: src}]";
+        for dst in ["/$/inet/namerd/4100", "/$/io.buoyant.rinet/4100/namerd", "/$/inet/4100"] {
+            assert!(with(dst, "[]").is_ok(), "{dst}");
+        }
+        assert!(with("/#/io.l5d.fs/namerd", namers).is_ok());
+        for (dst, start) in [
+            ("/svc/x", "1:41: /svc/x is looked up without a dtab, and nobody knows it: "),
+            ("/#/io.l5d.consul/dc1/namerd", "1:41: /#/io.l5d.consul/dc1/namerd is looked up without a dtab"),
+            ("/$/nil", "1:41: /$/nil has no addresses: "),
+            ("/$/inet/namerd", "1:41: /$/inet/namerd: "),
+        ] {
+            let refused = with(dst, namers).expect_err("refused");
+            assert!(refused.len() == 1 && refused[0].starts_with(start), "{refused:?}");
+        }
     }
 
     #[test]

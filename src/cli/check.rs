@@ -8,10 +8,11 @@ use super::failure::Failure;
 use super::files;
 use super::load::{Unloaded, load};
 use super::output::Output;
-use crate::app::Config;
+use crate::app::{Config, Parts};
 use crate::consul::Agents;
 use crate::k8s::ApiServers;
 use crate::runtime::{Probe, StateDir, heavy};
+use crate::telemetry::Legacy;
 
 /// What is asked for besides the check itself.
 #[derive(Clone, Copy, Debug, Default)]
@@ -88,6 +89,15 @@ async fn connect(config: &Config) -> Result<Vec<Probed>, String> {
         let whose = format!("namer {}", block.prefix);
         let of_namer = block.config.probes(&agents, &servers).map_err(|problem| format!("{whose}: {problem}"))?;
         probes.extend(of_namer.into_iter().map(|probe| (whose.clone(), probe)));
+    }
+    // It takes a whole relay to find its servers: they may be a name of one of its namers.
+    let relay = match &config.interpreter {
+        Some(_) => Some(Parts::build(config, &Legacy::default(), None)?),
+        None => None,
+    };
+    if let Some((kind, relay)) = relay.as_ref().and_then(|parts| parts.relay.as_ref()) {
+        let whose = format!("interpreter {kind}");
+        probes.extend(relay.probes().into_iter().map(|probe| (whose.clone(), probe)));
     }
     if let Some(path) = config.own.state_dir.clone() {
         let what = path.display().to_string();

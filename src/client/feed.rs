@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::fmt;
+use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
@@ -181,7 +182,7 @@ impl<T: PartialEq + Send + Sync> Sink for Writer<T> {
 }
 
 impl<T: PartialEq + Send + Sync> Watched for Writer<T> {
-    fn failed(&self, failure: &Failure, alone: bool) {
+    fn failed(&self, failure: &Failure, server: Option<SocketAddr>, alone: bool) {
         self.journal.failed(failure);
         if !alone {
             return; // somebody vouches for what is known
@@ -190,9 +191,9 @@ impl<T: PartialEq + Send + Sync> Watched for Writer<T> {
         let unheard = failure.reason.is_of_connection() || failure.reason == Reason::Silent;
         match self.cell.snapshot().state {
             _ if failure.reason == Reason::Declared => self.cell.fail(failure.text.clone()),
-            State::Pending => self.cell.suspend(Some(failure.text.clone())),
+            State::Pending => self.cell.suspend(Some(self.upstream.told(failure, server))),
             // The question is open again.
-            State::Failed(_) if unheard => self.cell.suspend(Some(failure.text.clone())),
+            State::Failed(_) if unheard => self.cell.suspend(Some(self.upstream.told(failure, server))),
             State::Failed(_) | State::Ready(_) => {}
         }
     }

@@ -34,8 +34,8 @@ const SOON: Duration = Duration::from_secs(1);
 
 /// What writes the cell of a watch.
 pub(super) trait Watched: Sink {
-    /// An attempt failed: the last value stays. `alone`: nobody vouches for it any more.
-    fn failed(&self, failure: &Failure, alone: bool);
+    /// An attempt failed, at `server` if it came so far: the last value stays. `alone`: nobody vouches for it any more.
+    fn failed(&self, failure: &Failure, server: Option<SocketAddr>, alone: bool);
 }
 
 /// See the module.
@@ -143,15 +143,15 @@ impl Follower {
     fn stay(&mut self) {
         let Some(current) = &mut self.current else { return };
         if current.stay() {
-            let silence = current.silence();
-            self.upstream.log(&self.ask, &silence, Some(current.server().address()));
-            self.watched.failed(&silence, self.is_alone());
+            let (silence, server) = (current.silence(), Some(current.server().address()));
+            self.upstream.log(&self.ask, &silence, server);
+            self.watched.failed(&silence, server, self.is_alone());
         }
     }
 
-    fn unserved(&mut self, Unserved { retry_at, failure }: Unserved) {
-        self.watched.failed(&failure, self.is_alone());
-        self.upstream.log(&self.ask, &failure, None);
+    fn unserved(&mut self, Unserved { retry_at, failure, server }: Unserved) {
+        self.watched.failed(&failure, server, self.is_alone());
+        self.upstream.log(&self.ask, &failure, server);
         let until = retry_at.unwrap_or_else(|| Instant::now() + self.backoff.next_delay());
         self.rest = Some(Rest { until, hopeful: true });
     }
@@ -264,7 +264,7 @@ impl Follower {
     }
 
     fn failed(&self, failure: &Failure, server: Option<SocketAddr>) {
-        self.watched.failed(failure, self.is_alone());
+        self.watched.failed(failure, server, self.is_alone());
         self.upstream.note(&self.ask, failure, server);
     }
 

@@ -24,7 +24,7 @@ struct Entries {
     updated: Option<SystemTime>,
     asked: Option<(SocketAddr, SystemTime)>,
     answered: Option<SystemTime>,
-    error: Option<(String, SystemTime)>,
+    error: Option<(Failure, SystemTime)>,
     /// Since when nobody vouches for what is known.
     lost: Option<Instant>,
     /// What is known is of before this process began.
@@ -112,8 +112,15 @@ impl Journal {
     /// An attempt failed.
     pub(super) fn failed(&self, failure: &Failure) {
         let mut entries = self.entries.lock();
-        entries.error = Some((failure.to_string(), SystemTime::now()));
+        entries.error = Some((failure.clone(), SystemTime::now()));
         entries.retries += 1;
+    }
+
+    /// What went wrong last, unless there was an answer since, and who was asked last.
+    pub(super) fn error(&self) -> Option<(Failure, Option<SocketAddr>)> {
+        let entries = self.entries.lock();
+        let (failure, _) = entries.error.as_ref()?;
+        Some((failure.clone(), entries.asked.map(|(server, _)| server)))
     }
 
     /// Nobody vouches for what is known any more; returns whether that is new.
@@ -149,7 +156,7 @@ impl Journal {
         time("lastResponseAt", entries.answered);
         time("lastErrorAt", entries.error.as_ref().map(|(_, at)| *at));
         if let Some((error, _)) = &entries.error {
-            poll.insert("error".to_owned(), error.as_str().into());
+            poll.insert("error".to_owned(), (*error.text).into());
         }
         if let Some((server, _)) = entries.asked {
             poll.insert("server".to_owned(), server.to_string().into());

@@ -1,6 +1,7 @@
 //! Questions that are asked once.
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,8 +10,8 @@ use tokio::time::Instant;
 use super::grudges::Grudges;
 use super::protocol::{Explain, Explained};
 use super::servers::{Seat, Server, Unserved};
-use super::{Failure, Reason, Upstream};
-use crate::name::DelegateTree;
+use super::{Failure, NO_NAMESPACE, Reason, Upstream};
+use crate::name::{DelegateTree, NameTree, Path};
 use crate::store::Unanswered;
 
 impl Upstream {
@@ -21,6 +22,23 @@ impl Upstream {
     pub async fn explain(&self, ask: &Explain, limit: Duration) -> Result<DelegateTree<Explained>, Unanswered> {
         let protocol = &self.shared.protocol;
         self.once(ask, limit, |server| async move { protocol.explain(&server, ask).await }).await
+    }
+
+    /// Whether a server answers, as `rosterd check --connect` wants to know: a few words, or what is wrong.
+    ///
+    /// # Errors
+    /// What is wrong, with the remedy.
+    pub async fn probe(&self, limit: Duration) -> Result<String, String> {
+        let tree = NameTree::Leaf(Path::from_elems(["svc"]).unwrap_or_default());
+        let ask = Explain { ns: NO_NAMESPACE.into(), dtab: "".into(), tree };
+        let port = match self.shared.protocol.name() {
+            "io.l5d.namerd" => "the thrift interface (4100 by default)",
+            _ => "the HTTP controller (4180 by default)",
+        };
+        match self.explain(&ask, limit).await {
+            Ok(_) => Ok(format!("answers; addresses: {}", self.shared.servers.figures().0.len())),
+            Err(wrong) => Err(format!("{wrong}; is this the address of {port} of a name server?")),
+        }
     }
 
     /// Asks one server after the other until one answers, or says that there is no answer. While others could be asked
@@ -39,10 +57,11 @@ impl Upstream {
     {
         let shared = &self.shared;
         let (deadline, mut grudges) = (Instant::now() + limit, Grudges::new(shared.timings.retry));
-        let mut before: Option<Failure> = None;
-        let timed_out = |failure: Failure| Unanswered::TimedOut { waited: limit, reason: Some(failure.text) };
+        let mut before: Option<(Failure, SocketAddr)> = None;
+        let timed_out = |reason| Unanswered::TimedOut { waited: limit, reason: Some(reason) };
+        let told = |(failure, address): (Failure, SocketAddr)| timed_out(shared.told(&failure, Some(address)));
         loop {
-            let seat = self.pick(&grudges, deadline).await.map_err(timed_out)?;
+            let seat = self.pick(&grudges, deadline).await.map_err(|failure| timed_out(failure.text))?;
             let address = seat.server().address();
             grudges.bear(address);
             let (began, others) = (Instant::now(), shared.servers.has_untried(&grudges));
@@ -55,15 +74,15 @@ impl Upstream {
                 }
                 (Ok(Err(failure)), _) => failure,
                 // The rest of the time was too short for this one.
-                (Err(_), Some(before)) if !others => return Err(timed_out(before)),
+                (Err(_), Some(before)) if !others => return Err(told(before)),
                 (Err(_), _) => {
-                    let text = format!("{address} did not answer within {} ms", began.elapsed().as_millis());
+                    let text = format!("no answer within {} ms", began.elapsed().as_millis());
                     Failure::new(Reason::Silent, text)
                 }
             };
             shared.note(what, &failure, Some(address));
             if others {
-                before = Some(failure);
+                before = Some((failure, address));
                 continue;
             }
             if failure.reason == Reason::Status {
@@ -71,9 +90,9 @@ impl Upstream {
             }
             let again = Instant::now() + shared.timings.spread;
             if again >= deadline {
-                return Err(timed_out(failure));
+                return Err(told((failure, address)));
             }
-            before = Some(failure);
+            before = Some((failure, address));
             tokio::time::sleep_until(again).await;
         }
     }
@@ -91,12 +110,12 @@ impl Upstream {
         let mut news = servers.news();
         loop {
             news.mark_unchanged();
-            let Unserved { retry_at, failure } = match servers.pick(None, grudges) {
+            let Unserved { retry_at, failure, server } = match servers.pick(None, grudges) {
                 Ok(seat) => return Ok(seat),
                 Err(unserved) => unserved,
             };
             if retry_at.is_some_and(|at| at >= deadline) || Instant::now() >= deadline {
-                return Err(failure);
+                return Err(Failure::new(failure.reason, self.shared.told(&failure, server)));
             }
             let until = retry_at.unwrap_or(deadline);
             tokio::select! {

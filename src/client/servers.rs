@@ -78,6 +78,8 @@ pub(super) struct Unserved {
     pub retry_at: Option<Instant>,
     /// Why.
     pub failure: Failure,
+    /// Whose failure that is, if it is a server's.
+    pub server: Option<SocketAddr>,
 }
 
 // === impl Servers ===
@@ -121,6 +123,14 @@ impl Servers {
         let set = self.shared.set.lock();
         let now = Instant::now();
         set.usable(now).any(|server| !server.is_on_probation() && grudges.place(server.address(), now) == 0)
+    }
+
+    /// Why no server can be asked now, if none can.
+    pub(super) fn trouble(&self) -> Option<Unserved> {
+        let set = self.shared.set.lock();
+        let now = Instant::now();
+        let is_known = !set.servers.is_empty() || set.doubt.is_some();
+        (is_known && set.usable(now).next().is_none()).then(|| set.unserved(now))
     }
 
     /// Whether there is a server that has not failed whoever asks in this streak.
@@ -242,11 +252,11 @@ impl Set {
             Some((until, server)) => {
                 let failure = server.failure();
                 let failure = failure.unwrap_or_else(|| Failure::new(Reason::Draining, "all servers are going"));
-                Unserved { retry_at: Some(until), failure }
+                Unserved { retry_at: Some(until), failure, server: Some(server.address()) }
             }
             None => {
                 let why = self.doubt.as_deref().unwrap_or("there are no addresses");
-                Unserved { retry_at: None, failure: Failure::new(Reason::NoAddress, why) }
+                Unserved { retry_at: None, failure: Failure::new(Reason::NoAddress, why), server: None }
             }
         }
     }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -13,11 +13,12 @@ use tokio::runtime::Handle;
 use super::feed::Feed;
 use super::journal::{Condition, Journal};
 use super::protocol::Protocol;
-use super::servers::{ServerFigures, Servers};
+use super::servers::{ServerFigures, Servers, Unserved};
 use super::{Answer, Ask, ClientMetrics, Failure, Reason, Timings};
 use crate::name::Addr;
 use crate::runtime::Seldom;
-use crate::store::{Staleness, Watch};
+use crate::store::{self, Staleness, Watch};
+use crate::text::calendar;
 
 /// The same thing is logged at most once in this time.
 const LOG_PERIOD: Duration = Duration::from_secs(10);
@@ -107,6 +108,30 @@ impl Upstream {
         self.shared.figures().stale
     }
 
+    /// What is wrong, for people: since when values are stale, and why nobody can be asked, or has answered anything.
+    pub fn degradation(&self) -> Option<String> {
+        let Figures { waiting, current, stale, .. } = self.shared.figures();
+        let stale_since = stale.since.map(|since| {
+            let since = calendar::java(SystemTime::now() - since.elapsed());
+            format!("stale since {since} (values: {})", stale.count)
+        });
+        let (what, failure, server) = match self.shared.servers.trouble() {
+            Some(Unserved { failure, server, .. }) => ("no server can be asked", Some(failure), server),
+            // One that takes connections and answers nothing is none to rely on either; one that says that there is no
+            // answer has answered.
+            None if waiting > 0 && current == 0 && stale.count == 0 => {
+                let mut errors = self.shared.journals().into_iter().filter_map(|journal| journal.error());
+                let (failure, server) = errors.find(|(failure, _)| failure.reason != Reason::Declared).unzip();
+                ("no answer yet", failure, server.flatten())
+            }
+            None => ("", None, None),
+        };
+        let server = server.map(|server| format!("{server}: ")).unwrap_or_default();
+        let trouble = failure.map(|failure| format!("{what}: {server}{failure}"));
+        let parts: Vec<String> = stale_since.into_iter().chain(trouble).collect();
+        (!parts.is_empty()).then(|| parts.join("; "))
+    }
+
     pub(super) fn downgrade(&self) -> Weak<Shared> {
         Arc::downgrade(&self.shared)
     }
@@ -176,6 +201,14 @@ impl Shared {
                 tracing::warn!(upstream, server, watch = %what, %reason, left_out, "{text}; what is known stays, trying again");
             }
             None => tracing::debug!(upstream, server, watch = %what, %reason, "{text}; trying again"),
+        }
+    }
+
+    /// A failure as those are told who wait for an answer: with the name of this server, and of the process it was at.
+    pub(super) fn told(&self, failure: &Failure, server: Option<SocketAddr>) -> store::Reason {
+        match server {
+            Some(server) => format!("{} ({server}): {failure}", self.name).into(),
+            None => format!("{}: {failure}", self.name).into(),
         }
     }
 

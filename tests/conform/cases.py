@@ -942,7 +942,7 @@ def delegate(ctx, c):
     if e == "pending":
         r = s.api("delegate", ns, path, local)
         expect(503, r.status, f"status of delegate ({r.text})")
-        ctx.soft("message", "Request timed out.", r.text)
+        ctx.soft_in("message", "Request timed out.", r.text)
         if s.thrift:
             thrift_pending(s, lambda t: thriftc.delegate_tree(t.delegate(ns, local, tree, timeout=0.7)), "thrift delegate")
         return

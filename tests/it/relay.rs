@@ -2,6 +2,7 @@
 
 use std::net::TcpListener;
 use std::path::PathBuf;
+use std::process::Command;
 
 use crate::support::{Answer, Authority, Chunk, PATIENCE, Rosterd, Wire, folder, get, request, wait_until};
 
@@ -177,6 +178,70 @@ fn changes_come_through_a_relay_and_outages_do_not() {
         server.restart();
         assert!(line().contains("10.0.0.4"), "{kind}");
         wait_until("it is as good as new", || get(relay.admin(), "/ready").text() == "ready\n");
+    }
+}
+
+#[test]
+fn a_relay_that_has_never_reached_anybody_says_so_and_names_whom() {
+    for kind in KINDS {
+        let mut server = Server::start();
+        let relay = server.relay(kind, true);
+        assert_eq!(get(relay.admin(), "/ready").text(), "ready\n", "{kind}: nobody was asked yet");
+        server.stop();
+        let port = if kind == "io.l5d.namerd" { server.thrift } else { server.http };
+        let asked = format!("/$/inet/127.0.0.1/{port}");
+        let mut watch = Wire::open(relay.http());
+        watch.send(b"GET /api/1/resolve/default?path=/svc/web&watch=true HTTP/1.1\r\n\r\n");
+        let told = format!("{asked}: no server can be asked: 127.0.0.1:{port}: ");
+        wait_until("it says that it reaches nobody", || get(relay.admin(), "/ready").text().contains(&told));
+        assert!(get(relay.admin(), "/ready").text().starts_with("degraded: "), "{kind}");
+        let explained = get(relay.http(), "/api/1/delegate/default?path=/svc/web");
+        let at = format!("{asked} (127.0.0.1:{port}): ");
+        assert_eq!(explained.head.status(), 503, "{kind}: {explained:?}");
+        assert!(explained.text().starts_with(&format!("Request timed out. {at}")), "{kind}: {explained:?}");
+        let list = get(relay.http(), "/api/1/dtabs");
+        let at = format!("http://127.0.0.1:{http} (127.0.0.1:{http}): ", http = server.http);
+        assert!(list.head.status() == 503 && list.text().contains(&at), "{kind}: {list:?}");
+        server.restart();
+        wait_until("it is as good as new", || get(relay.admin(), "/ready").text() == "ready\n");
+    }
+}
+
+#[test]
+fn check_asks_the_servers_of_a_relay_and_of_a_bridge() {
+    let server = Server::start();
+    let check = |config: &str| {
+        let folder = folder();
+        let file = folder.path().join("relay.yaml");
+        std::fs::write(&file, format!("{config}\ninterfaces: [{{kind: io.l5d.httpController}}]\n")).expect("written");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_rosterd"));
+        let done = command.arg("check").arg("--connect").arg(&file).output().expect("it can be run");
+        (done.status.success(), String::from_utf8(done.stderr).expect("text"))
+    };
+    let relay = |kind: &str, port: u16, controller: u16| {
+        let controller = format!("controller: 'http://127.0.0.1:{controller}'");
+        format!("interpreter: {{kind: {kind}, dst: /$/inet/127.0.0.1/{port}, {controller}}}")
+    };
+    for (kind, port) in KINDS.into_iter().zip([server.thrift, server.http]) {
+        let dst = format!("/$/inet/127.0.0.1/{port}");
+        let (good, told) = check(&relay(kind, port, server.http));
+        assert!(good && told.contains(&format!("ok: interpreter {kind}: {dst}: answers; addresses: 1")), "{told}");
+        assert!(told.contains(": namespaces that can be read: 1"), "{told}");
+        let nobody = free_port();
+        let (good, told) = check(&relay(kind, nobody, nobody));
+        let at = format!("failed: interpreter {kind}: /$/inet/127.0.0.1/{nobody}: ");
+        assert!(!good && told.contains(&at) && told.contains("2 of 2 probes failed"), "{told}");
+        // The thrift port instead of the HTTP one, and the other way round.
+        let (good, told) =
+            check(&relay(kind, if port == server.http { server.thrift } else { server.http }, server.http));
+        assert!(!good && told.contains("is this the address of the ") && told.contains("1 of 2 probes"), "{told}");
+        let bridge = |port: u16| {
+            let namer = format!("{{kind: io.rosterd.namerd, protocol: {kind}, dst: /$/inet/127.0.0.1/{port}}}");
+            check(&format!("storage: {{kind: io.l5d.inMemory}}\nnamers: [{namer}]"))
+        };
+        let (good, told) = bridge(port);
+        assert!(good && told.contains("ok: namer /#/io.rosterd.namerd: "), "{told}");
+        assert!(!bridge(nobody).0);
     }
 }
 

@@ -43,10 +43,11 @@ impl Wire {
     pub(super) fn next_message(&mut self) -> Result<Option<Message>, Failure> {
         let unreadable = |why: String| Failure::new(Reason::Protocol, format!("not mux: {why}"));
         loop {
-            let first = Bytes::copy_from_slice(&self.input[..self.input.len().min(16)]);
-            let frame = take_frame(&mut self.input, MOST_BYTES);
-            let frame = frame.map_err(|bad| unreadable(format!("{bad}; {} is spoken there", guess(&first))))?;
-            let Some(frame) = frame else { return Ok(None) };
+            let frame = match take_frame(&mut self.input, MOST_BYTES) {
+                Ok(Some(frame)) => frame,
+                Ok(None) => return Ok(None),
+                Err(bad) => return Err(unreadable(format!("{bad}; {} is spoken there", guess(&self.input)))),
+            };
             let frame = Frame::read(frame).and_then(|frame| self.pieces.take(frame));
             if let Some(frame) = frame.map_err(|bad| unreadable(bad.to_string()))? {
                 return Message::read(frame).map(Some).map_err(|bad| unreadable(bad.to_string()));

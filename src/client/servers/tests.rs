@@ -87,9 +87,10 @@ async fn where_all_are_avoided_the_first_to_have_failed_is_tried_sooner_and_at_a
     const MINUTE: Duration = Duration::from_secs(60);
     let (servers, _cell) = servers(&[1, 2, 3]).await;
     let all = servers.shared.set.lock().servers.clone();
-    for server in &all {
+    // A quarter of a first delay is 250 to 500 ms: that of the first one is over before that of the second.
+    for (server, later) in all.iter().zip([260, 1, 0]) {
         server.failed(&failure());
-        tokio::time::advance(Duration::from_millis(100)).await;
+        tokio::time::advance(Duration::from_millis(later)).await;
     }
     let (began, mut asked) = (Instant::now(), Vec::new());
     while began.elapsed() < 10 * MINUTE {

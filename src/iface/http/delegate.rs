@@ -97,7 +97,11 @@ async fn explain(interpreter: &dyn Interpreter, client: Client, asked: Asked, wi
             Ok(body) => Response::with_body(200, body).header("Content-Type", "application/json"),
             Err(too_large) => Response::failure(too_large),
         },
-        Err(Unanswered::TimedOut { .. }) => Response::with_body(503, "Request timed out."),
+        // The reason is rosterd's own.
+        Err(Unanswered::TimedOut { reason, .. }) => {
+            let reason = reason.map(|reason| format!(" {reason}")).unwrap_or_default();
+            Response::with_body(503, format!("Request timed out.{reason}"))
+        }
         Err(Unanswered::Failed(reason)) => Response::failure(reason),
     }
 }

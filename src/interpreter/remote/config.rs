@@ -1,6 +1,7 @@
 //! `interpreter:`, rosterd's own key for relay mode: the name server that a relay asks.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::keeper::{Begun, Keeper};
 use super::snapshot::Snapshot;
@@ -11,8 +12,12 @@ use crate::config::tree::Node;
 use crate::config::{Fields, FromNode, Kind, Report};
 use crate::interpreter::Local;
 use crate::name::{Limits, Path};
+use crate::runtime::Probe;
 use crate::runtime::handover::Files;
 use crate::storage::Storage;
+
+/// How long each probe may take.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// All kinds of interpreters: the words are those of Linkerd's configuration, whose block can be copied.
 pub const KINDS: &[Kind<RelayConfig>] = &[
@@ -82,6 +87,23 @@ pub struct Relay {
 // === impl Relay ===
 
 impl Relay {
+    /// What `rosterd check --connect` tries: the name server, and its controller.
+    pub fn probes(&self) -> Vec<Probe> {
+        let upstream = self.interpreter.upstream().clone();
+        let mut probes = vec![Probe::new(upstream.name().to_string(), async move { upstream.probe(PATIENCE).await })];
+        if let Some(controller) = self.upstreams.get(1) {
+            let lists = self.storage.namespaces();
+            let ask = async move {
+                match lists.answer(PATIENCE).await {
+                    Ok((names, _)) => Ok(format!("namespaces that can be read: {}", names.len())),
+                    Err(wrong) => Err(format!("{wrong}; is this the HTTP controller of a name server?")),
+                }
+            };
+            probes.push(Probe::new(format!("controller {}", controller.name()), ask));
+        }
+        probes
+    }
+
     /// Writes the last good values, if they are kept at all, so that the next process has them.
     pub async fn save(&self) {
         if let Some(keeper) = &self.keeper {
@@ -195,8 +217,6 @@ impl RelayConfig {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::client::Timings;
     use crate::config::read_text;

@@ -1,13 +1,22 @@
 //! Keys of `io.rosterd.namerd`.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::NamerdNamer;
-use crate::client::{NO_NAMESPACE, Speaks, Upstream, UpstreamConfig};
-use crate::config::Fields;
-use crate::name::NameTree;
+use crate::client::{ClientMetrics, NO_NAMESPACE, Speaks, Upstream, UpstreamConfig};
+use crate::config::{Fields, IpFamilies};
+use crate::consul::Agents;
+use crate::k8s::ApiServers;
+use crate::name::{Limits, NameTree};
+use crate::namer::hosts::Hosts;
 use crate::namer::system::{self, SystemAddr, SystemName};
 use crate::namer::{Namer, NamerConfig, NamerParts};
+use crate::runtime::Probe;
+use crate::store::Evaluators;
+
+/// How long a probe may take.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The `io.rosterd.namerd` namer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,6 +62,20 @@ impl NamerConfig for NamerdConfig {
         let upstream = Upstream::new(name, protocol, addrs, timings, parts.client.clone());
         parts.client.show(&upstream);
         Ok(Arc::new(NamerdNamer::new(upstream, self.namespace.clone(), parts)))
+    }
+
+    fn probes(&self, _: &Agents, _: &ApiServers) -> Result<Vec<Probe>, String> {
+        let (name, metrics) = (self.upstream.dst.to_string(), ClientMetrics::default());
+        let protocol = self.upstream.protocol(&name, Limits::default(), &metrics)?;
+        let (evaluators, hosts) = (Evaluators::start(1), Hosts::new(IpFamilies::default()));
+        let addrs = hosts.watch(&evaluators, self.hosts.clone());
+        let upstream = Upstream::new(&*name, protocol, addrs, self.upstream.timings(), metrics);
+        let ask = async move {
+            let answer = upstream.probe(PATIENCE).await;
+            drop((evaluators, hosts)); // which have found it
+            answer
+        };
+        Ok(vec![Probe::new(name, ask)])
     }
 }
 

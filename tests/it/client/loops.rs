@@ -209,12 +209,21 @@ async fn a_watch_that_never_had_a_value_says_what_it_waits_for() {
     let world = World::new();
     world.net.link(A, Link::Refuses);
     let client = world.client(&[A]);
+    assert_eq!(client.upstream.degradation(), None, "nobody was asked yet");
     let feed = client.addr("/#/fs/web");
-    sleep(SOON).await;
-    let snapshot = feed.cell().snapshot();
-    assert!(matches!(snapshot.state, State::Pending), "{snapshot:?}");
-    let Standing::Suspended { reason: Some(reason), .. } = snapshot.standing else { panic!("{snapshot:?}") };
-    assert!(reason.contains("connection refused"), "{reason}");
+    for _ in 0..20 {
+        // Right after an attempt, and while all wait for the next one.
+        sleep(SOON).await;
+        let snapshot = feed.cell().snapshot();
+        assert!(matches!(snapshot.state, State::Pending), "{snapshot:?}");
+        let Standing::Suspended { reason: Some(reason), .. } = snapshot.standing else { panic!("{snapshot:?}") };
+        assert!(reason.starts_with(&format!("test ({A}): ")) && reason.contains("connection refused"), "{reason}");
+    }
+    let degraded = client.upstream.degradation().expect("degraded");
+    assert!(degraded.starts_with(&format!("no server can be asked: {A}: ")), "{degraded}");
+    world.net.link(A, Link::Up);
+    holds(&feed, &set(&["10.0.0.1:80"]), CAP + MARGIN).await;
+    assert_eq!(client.upstream.degradation(), None);
 }
 
 #[tokio::test(start_paused = true)]

@@ -127,7 +127,9 @@ async fn a_first_value_that_does_not_come_has_a_reason() {
     let feed = client.addr("/#/fs/web");
     sleep(FIRST_ANSWER + MARGIN).await;
     let Standing::Suspended { reason: Some(reason), .. } = error(&feed) else { panic!("{:?}", feed.cell()) };
-    assert!(reason.starts_with("no answer for "), "{reason}");
+    assert!(reason.starts_with(&format!("test ({A}): no answer for ")), "{reason}");
+    let degraded = client.upstream.degradation().expect("degraded");
+    assert!(degraded.starts_with(&format!("no answer yet: {A}: no answer for ")), "{degraded}");
     assert_eq!(world.a.parked(), 1, "the question stays");
 }
 
