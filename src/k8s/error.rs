@@ -62,6 +62,8 @@ pub enum ApiError {
         server: String,
         /// What was asked for.
         path: String,
+        /// The object that is not there, where it is a server of objects that says so.
+        object: Option<Box<str>>,
         /// The server's words.
         said: String,
     },
@@ -155,6 +157,17 @@ pub enum ApiError {
         /// Why.
         reason: String,
     },
+    /// Streams end as soon as they begin.
+    #[error(
+        "Kubernetes at {server} ends each watch of {path} at once, so that it can only be listed now and then; is there a \
+         proxy between that does not let streams through?"
+    )]
+    Fruitless {
+        /// `host:port`
+        server: String,
+        /// What is watched.
+        path: String,
+    },
     /// A defect.
     #[error("internal error while {path} was watched; please report it with the log")]
     Panicked {
@@ -171,6 +184,7 @@ impl ApiError {
         let Asked { server, resource, namespace, verb } = asked;
         let (server, path) = (server.to_owned(), resource.path(namespace));
         let status_body: Status = serde_json::from_slice(body).unwrap_or_default();
+        let object = status_body.object_not_found();
         let said = shortened(&status_body.message.unwrap_or_else(|| String::from_utf8_lossy(body).into_owned()));
         match status {
             StatusCode::UNAUTHORIZED => {
@@ -184,7 +198,7 @@ impl ApiError {
                 let (resource, namespace) = (resource.plural, namespace.into());
                 Self::Forbidden { server, verb, resource, namespace, rule, said: said.into() }
             }
-            StatusCode::NOT_FOUND => Self::Missing { server, path, said },
+            StatusCode::NOT_FOUND => Self::Missing { server, path, object, said },
             StatusCode::GONE => Self::Gone { server, path },
             StatusCode::TOO_MANY_REQUESTS => Self::Limited { server, after, said },
             status => Self::Status { server, path, status, after, said },
@@ -226,6 +240,7 @@ impl ApiError {
             Self::Broken { .. } => "broken",
             Self::Silent { .. } => "silent",
             Self::Unreadable { .. } => "unreadable",
+            Self::Fruitless { .. } => "fruitless",
             Self::Panicked { .. } => "panicked",
         }
     }

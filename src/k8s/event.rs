@@ -47,6 +47,15 @@ pub(super) struct Page<'a> {
 pub(super) struct Status {
     pub(super) message: Option<String>,
     pub(super) code: Option<u16>,
+    pub(super) reason: Option<String>,
+    pub(super) details: Option<Details>,
+}
+
+/// What a status is about.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Details {
+    pub(super) name: Option<Box<str>>,
 }
 
 // === impl Head ===
@@ -56,5 +65,15 @@ impl Head {
     pub(super) fn of(object: &[u8]) -> Metadata {
         let head: Result<Self, _> = serde_json::from_slice(object);
         head.ok().and_then(|head| head.metadata).unwrap_or_default()
+    }
+}
+
+// === impl Status ===
+
+impl Status {
+    /// The object that is not there, if that is what it says.
+    pub(super) fn object_not_found(&self) -> Option<Box<str>> {
+        let is_not_found = self.reason.as_deref() == Some("NotFound");
+        self.details.as_ref().filter(|_| is_not_found).and_then(|details| details.name.clone())
     }
 }

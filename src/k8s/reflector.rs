@@ -6,6 +6,7 @@
 //! list. What goes wrong never takes anything away from readers. Versions are the server's own: they are given back as
 //! they came and never compared.
 
+mod aftermath;
 mod follow;
 
 use std::collections::HashSet;
@@ -23,6 +24,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::error::ApiError;
 use super::event::{Head, Page};
 use super::resource::Ask;
+use super::server::Counted;
 use super::{ApiServer, Journal, Kind, Object, Resource, Select};
 use crate::runtime::{Backoff, Pace, heavy};
 
@@ -34,27 +36,17 @@ const SPACING: Duration = Duration::from_secs(1);
 const FLOOR: Duration = Duration::from_millis(100);
 const CAP: Duration = Duration::from_secs(5);
 
-/// With more watches than this each waits longer after failures: a server that is down, or just back, gets about a
-/// hundred requests a second.
-const MANY: f64 = 250.0;
-
-/// No server's wish to be left alone is granted for longer.
-const LONGEST_REST: Duration = Duration::from_secs(60);
-
 /// Everything is listed anew after about this time, whatever streams say.
 const RELIST: Duration = Duration::from_secs(600);
+
+/// Where that list fails, what is watched goes on, and the next one is tried after about this time.
+const RELIST_AGAIN: Duration = Duration::from_secs(60);
 
 /// How long a page of a list may take, head and body each.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// How many objects a page has.
 const PAGE: u32 = 500;
-
-/// After so many failures in a row a version is given up, whatever the failures were.
-const TRIES: u32 = 3;
-
-/// Where there is no room for a stream, the next list comes after this time, or later where many wait.
-const LOOK: Duration = Duration::from_secs(5);
 
 /// A larger page is not read on the runtime's own threads.
 const HEAVY_FROM: usize = 128 << 10;
@@ -80,6 +72,7 @@ pub(super) trait Sink<T>: Send + Sync + 'static {
 /// A watch; it ends when this is dropped.
 pub(super) struct Reflector {
     journal: Arc<Journal>,
+    _counted: Counted,
     _task: AbortOnDropHandle<Infallible>,
 }
 
@@ -119,6 +112,10 @@ struct Worker<K: Kind> {
     in_one: bool,
     /// Failures in a row.
     failures: u32,
+    /// Streams in a row that were of no use: each ended as soon as it began, or could not begin.
+    fruitless: u32,
+    /// Has anything been told since the last list?
+    told: bool,
     pace: Pace,
     backoff: Backoff,
     failing: bool,
@@ -135,6 +132,8 @@ enum End {
     Fruitless,
     /// It is time for a new list.
     Due,
+    /// The list that was due failed: what was watched before goes on.
+    NotListed(ApiError),
     /// There is no room for a stream: the next list is to come in a while.
     Crowded,
     /// The version is too old.
@@ -149,7 +148,7 @@ impl Reflector {
     /// Begins to watch.
     pub(super) fn start<K: Kind>(task: Task<K>) -> Self {
         let journal = Arc::new(Journal::default());
-        task.server.watched(&journal);
+        let counted = task.server.watched(&journal);
         let runtime = task.server.runtime().clone();
         let worker = Worker {
             task,
@@ -160,11 +159,13 @@ impl Reflector {
             bookmarks: false,
             in_one: false,
             failures: 0,
+            fruitless: 0,
+            told: false,
             pace: Pace::new(SPACING, BURST),
             backoff: Backoff::new(FLOOR, CAP),
             failing: false,
         };
-        Self { journal, _task: AbortOnDropHandle::new(runtime.spawn(worker.run())) }
+        Self { journal, _counted: counted, _task: AbortOnDropHandle::new(runtime.spawn(worker.run())) }
     }
 
     /// What pages and metrics show of it.
@@ -206,7 +207,26 @@ impl<K: Kind> Worker<K> {
     async fn attempt(&mut self) -> End {
         match self.version.clone() {
             Some(version) if Instant::now() < self.due => self.watch(&version).await,
-            _ => self.begin().await,
+            Some(_) => self.begin_anew().await,
+            None => self.begin().await,
+        }
+    }
+
+    /// Learns the state once more while there is a version from which a stream would go on. A server that has too much to
+    /// do refuses lists first: then what is watched is not given up for one.
+    async fn begin_anew(&mut self) -> End {
+        let (way, due) = (self.way, self.due);
+        let mut end = self.begin().await;
+        if matches!(end, End::TooOld) && self.in_one {
+            end = self.begin().await;
+        }
+        match end {
+            End::Failed(error) if self.due == due => {
+                self.way = way;
+                self.due = Instant::now() + drawn_about(RELIST_AGAIN);
+                End::NotListed(error)
+            }
+            end => end,
         }
     }
 
@@ -275,9 +295,15 @@ impl<K: Kind> Worker<K> {
         let changed = self.task.sink.replace(objects, &unread);
         self.journal.listed(count, changed);
         // A list without a version cannot be followed: the next attempt lists again.
-        self.version = version;
-        self.due = Instant::now() + rand::rng().random_range(RELIST.mul_f64(0.9)..=RELIST.mul_f64(1.1));
+        self.is_begun(version);
         Ok(())
+    }
+
+    /// The state is known, and followed from here.
+    fn is_begun(&mut self, version: Option<Box<str>>) {
+        self.version = version;
+        self.told = false;
+        self.due = Instant::now() + drawn_about(RELIST);
     }
 
     async fn read_page(&self, resource: Resource, body: Vec<u8>) -> Result<ReadPage<K::Value>, ApiError> {
@@ -302,79 +328,10 @@ impl<K: Kind> Worker<K> {
     fn path(&self) -> String {
         self.way().resource.path(&self.task.namespace)
     }
+}
 
-    /// Counts and logs. Of failures of a kind in one place the first is logged, what concerns the server as a whole once
-    /// for all.
-    fn note(&mut self, end: &End) {
-        let word = match end {
-            End::Listed => "listed",
-            End::Over => "stream_over",
-            End::Fruitless => "stream_fruitless",
-            End::Due => "relist_due",
-            End::Crowded => "no_stream",
-            End::TooOld => "too_old",
-            End::Failed(error) => error.word(),
-        };
-        let server = self.task.server.clone();
-        server.metrics().ended(server.name(), word);
-        match end {
-            End::Failed(error) => {
-                self.journal.failed(&error.to_string());
-                self.task.sink.fail(error);
-                if error.is_of_server() {
-                    server.report_lost(error);
-                } else if server.is_news(error, &self.path()) {
-                    tracing::warn!("{error}; what is known stays");
-                } else {
-                    tracing::debug!("{error}");
-                }
-                self.failing = true;
-            }
-            // What a list brings has yet to be followed: until then a failure is one more of its streak.
-            End::Listed => server.came_back(),
-            End::Over | End::Due => self.succeeded(),
-            End::Fruitless | End::Crowded | End::TooOld => tracing::debug!(path = self.path(), word, "a watch goes on"),
-        }
-    }
-
-    /// The server does what it should.
-    fn succeeded(&mut self) {
-        self.backoff.reset();
-        self.failures = 0;
-        self.task.server.came_back();
-        if std::mem::take(&mut self.failing) {
-            tracing::debug!(path = self.path(), "watched again");
-        }
-    }
-
-    /// What an attempt means for the next one.
-    async fn rest(&mut self, end: End) {
-        match end {
-            End::Listed | End::Over => {}
-            End::Due | End::TooOld => self.version = None,
-            End::Fruitless => tokio::time::sleep(self.backoff.next_delay()).await,
-            End::Crowded => {
-                self.version = None;
-                let many = self.task.server.watches() as f64 / MANY;
-                let delay = LOOK.mul_f64(many.max(1.0));
-                let drawn = rand::rng().random_range(delay.mul_f64(0.5)..=delay);
-                tokio::time::sleep(drawn).await;
-            }
-            End::Failed(error) => {
-                self.failures += 1;
-                // What is at fault may be the version: whatever a server says to one that it cannot know, a list mends it.
-                let is_lost = error.is_of_server() && self.failures < TRIES * 10;
-                if !is_lost && (self.failures >= TRIES || !matches!(error, ApiError::Status { .. })) {
-                    self.version = self.version.take().filter(|_| error.after().is_some());
-                }
-                let many = self.task.server.watches() as f64 / MANY;
-                let delay = self.backoff.next_delay().mul_f64(many.max(1.0));
-                let asked_for = error.after().unwrap_or_default().min(LONGEST_REST);
-                let spread = rand::rng().random_range(Duration::ZERO..=asked_for.mul_f64(0.1));
-                tokio::time::sleep(delay.max(asked_for + spread)).await;
-            }
-        }
-    }
+fn drawn_about(time: Duration) -> Duration {
+    rand::rng().random_range(time.mul_f64(0.9)..=time.mul_f64(1.1))
 }
 
 /// A page of a list, read.

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -20,14 +20,19 @@ use super::transport::{Response, Transport};
 use super::{ApiConfig, Journal, Resource};
 use crate::runtime::{Seldom, tls};
 
-/// How many streams may be open at a proxy: a kubectl proxy carries 250 over its one connection, and hangs beyond.
-const STREAMS_OF_PROXY: usize = 200;
+/// How much may be under way at once.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Places {
+    pub(super) streams: usize,
+    pub(super) lists: usize,
+}
 
-/// How many may be at the server itself.
-const STREAMS: usize = 10_000;
+/// At the server itself.
+const DIRECT: Places = Places { streams: 10_000, lists: 64 };
 
-/// How many lists are under way at once.
-const LISTS: usize = 64;
+/// At a proxy: a kubectl proxy carries 250 requests over its one connection, and hangs beyond. Others may use it, too.
+const OF_PROXY: Places = Places { streams: 168, lists: 32 };
+const _: () = assert!(OF_PROXY.streams + OF_PROXY.lists <= 200);
 
 /// How much is read of one answer that is no stream.
 pub(super) const LARGEST: usize = 256 << 20;
@@ -51,7 +56,10 @@ struct Shared {
     streams: Arc<Semaphore>,
     limit: usize,
     lists: Semaphore,
+    /// Those that are watched, and some that were.
     watches: Mutex<Vec<Weak<Journal>>>,
+    /// How many are.
+    alive: AtomicUsize,
     is_lost: AtomicBool,
     crowded: Seldom,
     /// What was logged lately, by what it was and what it was about.
@@ -71,6 +79,9 @@ pub struct ApiServers {
     metrics: ApiMetrics,
     runtime: Handle,
 }
+
+/// One watch, among those that wait for each other.
+pub(super) struct Counted(ApiServer);
 
 /// What metrics show of a server.
 #[derive(Clone, Debug)]
@@ -109,21 +120,22 @@ impl ApiServers {
         }
         let Endpoint { address, tls, token } = config.endpoint()?;
         let transport = Http::new(&address, tls.map(tls::Client::new), token)?;
-        let limit = if config.is_direct() { STREAMS } else { STREAMS_OF_PROXY };
-        let server = self.with_transport(address.to_string(), limit, Box::new(transport));
+        let places = if config.is_direct() { DIRECT } else { OF_PROXY };
+        let server = self.with_transport(address.to_string(), places, Box::new(transport));
         known.push((config.clone(), Arc::downgrade(&server.shared)));
         Ok(server)
     }
 
-    pub(super) fn with_transport(&self, name: String, limit: usize, transport: Box<dyn Transport>) -> ApiServer {
+    pub(super) fn with_transport(&self, name: String, places: Places, transport: Box<dyn Transport>) -> ApiServer {
         ApiServer {
             shared: Arc::new(Shared {
                 name,
                 transport,
-                streams: Arc::new(Semaphore::new(limit)),
-                limit,
-                lists: Semaphore::new(LISTS),
+                streams: Arc::new(Semaphore::new(places.streams)),
+                limit: places.streams,
+                lists: Semaphore::new(places.lists),
                 watches: Mutex::default(),
+                alive: AtomicUsize::new(0),
                 is_lost: AtomicBool::new(false),
                 crowded: Seldom::new(Duration::from_secs(600)),
                 told: Mutex::default(),
@@ -162,6 +174,14 @@ impl Shared {
             limit: self.limit,
             oldest: journals.iter().map(|journal| journal.age()).max().unwrap_or_default(),
         }
+    }
+}
+
+// === impl Counted ===
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.shared.alive.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -245,18 +265,20 @@ impl ApiServer {
         place
     }
 
-    /// Enters a watch into the figures.
-    pub(super) fn watched(&self, journal: &Arc<Journal>) {
+    /// Enters a watch into the figures, for as long as the guard is there.
+    pub(super) fn watched(&self, journal: &Arc<Journal>) -> Counted {
+        let alive = self.shared.alive.fetch_add(1, Ordering::Relaxed) + 1;
         let mut watches = self.shared.watches.lock();
-        if watches.len() == watches.capacity() {
+        if watches.len() >= 2 * alive {
             watches.retain(|watch| watch.strong_count() > 0);
         }
         watches.push(Arc::downgrade(journal));
+        Counted(self.clone())
     }
 
-    /// About how many watches there are.
+    /// How many watches there are.
     pub(super) fn watches(&self) -> usize {
-        self.shared.watches.lock().len()
+        self.shared.alive.load(Ordering::Relaxed)
     }
 
     /// Logs once for all that the server is lost.

@@ -16,6 +16,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::error::{ApiError, Asked};
+use super::server::Places;
 use super::transport::{Response, Transport};
 use super::{ApiServer, ApiServers};
 
@@ -95,7 +96,11 @@ impl FakeApi {
     }
 
     pub(crate) fn server_with(&self, streams: usize) -> ApiServer {
-        ApiServers::new().with_transport("k8s.test:443".to_owned(), streams, Box::new(self.clone()))
+        ApiServers::new().with_transport(
+            "k8s.test:443".to_owned(),
+            Places { streams, lists: 64 },
+            Box::new(self.clone()),
+        )
     }
 
     /// An object is like this from now on.
@@ -201,7 +206,7 @@ impl FakeApi {
             .map(|(_, object)| object);
         if let Some(name) = &query.object {
             let found = of_collection.into_iter().find(|object| object["metadata"]["name"] == name.as_str());
-            return found.map_or_else(|| (404, status_body(404)), |object| (200, object.to_string()));
+            return found.map_or_else(|| (404, not_found(name)), |object| (200, object.to_string()));
         }
         let all: Vec<&Value> = of_collection.filter(|object| query.selects(object)).collect();
         let from = query.next.unwrap_or(0);
@@ -257,7 +262,8 @@ impl Transport for FakeApi {
             }
         };
         let (status, body) = answer;
-        let after = (status == 429).then(|| Duration::from_secs(7));
+        // Words come with a time.
+        let after = (status == 429 && !body.is_empty()).then(|| Duration::from_secs(7));
         let body = stream::iter([Ok(Bytes::from(body))]).boxed();
         Ok(Response { status: StatusCode::from_u16(status).expect("a status"), after, body })
     }
@@ -265,6 +271,10 @@ impl Transport for FakeApi {
 
 fn status_body(code: u16) -> String {
     json!({ "kind": "Status", "message": format!("refused with {code}"), "code": code }).to_string()
+}
+
+fn not_found(name: &str) -> String {
+    json!({ "kind": "Status", "code": 404, "reason": "NotFound", "details": { "name": name } }).to_string()
 }
 
 /// An event, cut into pieces.

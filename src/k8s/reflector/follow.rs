@@ -8,6 +8,7 @@ use futures_util::stream::BoxStream;
 use rand::RngExt;
 use tokio::time::{Instant, timeout, timeout_at};
 
+use super::aftermath::TRIES;
 use super::{End, PATIENCE, Worker, passed_over};
 use crate::k8s::error::{ApiError, shortened};
 use crate::k8s::event::{Event, Head, Status};
@@ -48,10 +49,7 @@ impl<K: Kind> Worker<K> {
         let (asked_target, stream) = self.open(&server, Some(version), life).await;
         self.journal.asked(&asked_target);
         match stream {
-            Ok(stream) => {
-                self.task.sink.confirm();
-                self.follow(stream, Duration::from_secs(life) + GRACE, None).await
-            }
+            Ok(stream) => self.follow(stream, Duration::from_secs(life) + GRACE, None).await,
             Err(ApiError::Gone { .. }) => End::TooOld,
             Err(error) => End::Failed(error),
         }
@@ -85,7 +83,7 @@ impl<K: Kind> Worker<K> {
             Ok(found) => found,
             Err(error) => return End::Failed(error),
         };
-        self.due = Instant::now() + super::RELIST;
+        self.is_begun(None); // of a version from before, nothing more is to be told
         self.follow(stream, Duration::from_secs(life) + GRACE, beside).await
     }
 
@@ -97,7 +95,8 @@ impl<K: Kind> Worker<K> {
         let target = resource.object(&self.task.namespace, name);
         let response = match server.get(asked, &target, PATIENCE).await {
             Ok(response) => response,
-            Err(ApiError::Missing { .. }) => return Ok(None),
+            // A proxy with another prefix says 404 of everything, and so may a server that is not up yet.
+            Err(ApiError::Missing { object: Some(object), .. }) if *object == *name => return Ok(None),
             Err(error) => return Err(error),
         };
         let body = server.body(asked, response, PATIENCE).await?;
@@ -147,12 +146,16 @@ impl<K: Kind> Worker<K> {
         life: Duration,
         beside: Beside<K::Value>,
     ) -> End {
-        self.journal.opened();
         // It answered, whatever comes of it.
         self.task.server.came_back();
         let began = Instant::now();
         let mut splitter = Splitter::default();
         let mut told = false;
+        // Where streams have been of no use, an open one alone says nothing.
+        let mut confirmed = self.fruitless < TRIES;
+        if confirmed {
+            self.is_watched(beside.is_none());
+        }
         if let Some(object) = beside {
             match timeout(FIRST, stream.next()).await {
                 Ok(Some(Ok(piece))) => splitter.feed(&piece),
@@ -178,10 +181,18 @@ impl<K: Kind> Worker<K> {
                 }
             }
             if told {
+                self.told = true;
                 self.succeeded();
             }
+            if !confirmed && (told || began.elapsed() >= USE) {
+                confirmed = true;
+                self.is_watched(true);
+            }
             let quiet = if self.bookmarks { SILENCE } else { life };
-            let until = (began + life).min(Instant::now() + quiet).min(self.due);
+            let mut until = (began + life).min(Instant::now() + quiet).min(self.due);
+            if !confirmed {
+                until = until.min(began + USE);
+            }
             match timeout_at(until, stream.next()).await {
                 Ok(Some(Ok(piece))) => splitter.feed(&piece),
                 Ok(Some(Err(error))) => return End::Failed(error),
@@ -189,11 +200,20 @@ impl<K: Kind> Worker<K> {
                 Ok(None) if told || began.elapsed() >= USE => return End::Over,
                 Ok(None) => return End::Fruitless,
                 Err(_) if Instant::now() >= self.due => return End::Due,
+                Err(_) if !confirmed => {}
                 Err(_) => {
                     tracing::debug!(path = self.path(), "a stream is silent: the next one goes on from where it was");
                     return End::Over;
                 }
             }
+        }
+    }
+
+    /// A stream tells what happens, and with that what is known from before is current.
+    fn is_watched(&self, knows: bool) {
+        self.journal.opened();
+        if knows {
+            self.task.sink.confirm();
         }
     }
 

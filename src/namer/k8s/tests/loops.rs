@@ -148,6 +148,103 @@ async fn a_server_that_is_down_is_asked_seldom_and_one_that_ends_streams_at_once
 }
 
 #[tokio::test(start_paused = true)]
+async fn where_streams_do_not_come_through_there_are_lists_and_it_is_said() {
+    let (world, mut addrs) = watched().await;
+    for _ in 0..1_000 {
+        world.api.script("watch=true", 200, "");
+    }
+    world.api.end_streams(true);
+    sleep(60).await;
+    world.api.put(ENDPOINTS, "web", web(2));
+    assert!(addrs.hears("[10.0.0.2:80]").await < Duration::from_secs(15));
+    let mut stale = 0;
+    for _ in 0..60 {
+        sleep(1).await;
+        stale += world.namer.staleness().count;
+    }
+    assert!(stale > 10, "for most of the time nobody watches, and that shows: {stale}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_for_which_each_version_is_too_old_is_not_asked_for_lists_without_end() {
+    let (world, mut addrs) = watched().await;
+    let before = world.api.count("limit=");
+    world.api.refuse("watch=true", 410);
+    world.api.end_streams(true);
+    sleep(600).await;
+    let lists = world.api.count("limit=") - before;
+    assert!((50..140).contains(&lists), "{lists}");
+    world.api.refuse_nothing();
+    world.api.put(ENDPOINTS, "web", web(2));
+    addrs.hears("[10.0.0.2:80]").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_is_due_and_fails_takes_no_watch_away() {
+    for status in [500, 403] {
+        let (world, mut addrs) = watched().await;
+        world.api.refuse("limit=", status);
+        sleep(700).await;
+        let failed = world.api.count("limit=");
+        assert!(failed >= 2, "it was due");
+        world.api.put(ENDPOINTS, "web", web(2));
+        assert!(addrs.hears("[10.0.0.2:80]").await < Duration::from_secs(3), "{status}");
+        world.api.refuse_nothing();
+        sleep(700).await;
+        assert!(world.api.count("limit=") > failed, "{status}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_says_not_found_without_naming_the_object_says_nothing_of_it() {
+    let world = World::plain();
+    world.api.refuse("limit=", 403);
+    world.api.put(ENDPOINTS, "web", web(1));
+    let mut addrs = world.addrs(WEB);
+    addrs.hears("[10.0.0.1:80]").await;
+    // As a proxy with another prefix does, or a server that is coming up.
+    world.api.refuse("endpoints/web", 404);
+    world.api.compact();
+    world.api.end_streams(true);
+    sleep(60).await;
+    addrs.hears_nothing_for(Duration::from_secs(1)).await;
+    assert_eq!(world.namer.staleness().count, 1);
+    world.api.refuse_nothing();
+    world.api.refuse("limit=", 403);
+    world.api.delete(ENDPOINTS, "web");
+    addrs.hears("neg").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_has_too_much_to_do_and_does_not_say_for_how_long_is_not_asked_for_lists() {
+    let (world, mut addrs) = watched().await;
+    for _ in 0..10 {
+        world.api.script("watch=true", 429, "");
+    }
+    world.api.end_streams(true);
+    world.api.put(ENDPOINTS, "web", web(2));
+    assert!(addrs.until(Some("[10.0.0.2:80]"), Duration::from_secs(60)).await, "{:?}", addrs.log);
+    assert_eq!((world.api.count("watch=true"), world.api.count("limit=")), (12, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn watches_that_have_ended_delay_nobody() {
+    let world = World::plain();
+    let mut all = many(&world, 600);
+    sleep(10).await;
+    all.truncate(30);
+    assert_eq!(world.api.open(), 1);
+    // Of the one that is left no failure costs more than a single watch's.
+    for round in 0..10 {
+        world.api.set_down(true);
+        sleep(60).await;
+        world.api.set_down(false);
+        world.api.put(ENDPOINTS, "web-7", web(100 + round));
+        assert!(all[7].hears(&format!("[10.0.0.{}:80]", 100 + round)).await <= Duration::from_secs(6));
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn rights_that_are_taken_leave_what_is_known_and_are_noticed_when_they_are_back() {
     let (world, mut addrs) = watched().await;
     world.api.refuse("endpoints", 403);
