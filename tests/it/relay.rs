@@ -85,7 +85,7 @@ fn a_relay_asks_over_tls_and_checks_the_name_in_the_certificate() {
     authority.issue().write_to(files.path());
     let tls = format!("{{certPath: {}, keyPath: {}}}", at("cert.pem"), at("key.pem"));
     let server = Rosterd::start(&format!(
-        "storage: {{kind: io.l5d.inMemory, namespaces: {{default: /svc => /$/inet/127.1/8080}}}}\n\
+        "storage: {{kind: io.l5d.inMemory, namespaces: {{default: /svc => /$/inet/127.1/8080, bridged: '/#/plugin => /$/inet/127.1/9090'}}}}\n\
          interfaces:\n\
          - {{kind: io.l5d.thriftNameInterpreter, port: 0, tls: {tls}}}\n\
          - {{kind: io.l5d.httpController, port: 0, tls: {tls}}}\n",
@@ -106,6 +106,22 @@ fn a_relay_asks_over_tls_and_checks_the_name_in_the_certificate() {
         asked.send(b"GET /api/1/resolve/default?path=/svc&watch=true HTTP/1.1\r\n\r\n");
         bad.wait_for_output("TLS: invalid peer certificate");
         assert!(get(bad.admin(), "/metrics").text().contains("outcome=\"tls\""), "{kind}");
+        // The same for one namer, whose names are looked up in a namespace of their own.
+        let bridge = Rosterd::start(&format!(
+            "storage: {{kind: io.l5d.inMemory, namespaces: {{default: /svc => /#/plugin}}}}\n\
+             namers:\n\
+             - kind: io.rosterd.namerd\n\
+             \x20 prefix: /plugin\n\
+             \x20 protocol: {kind}\n\
+             \x20 dst: /$/inet/127.0.0.1/{port}\n\
+             \x20 namespace: bridged\n\
+             \x20 retry: {{baseSeconds: 1, maxSeconds: 5}}\n\
+             \x20 failureThreshold: {{minPeriodMs: 1000, closeTimeoutMs: 2000}}\n\
+             \x20 tls: {{commonName: localhost, caCert: {}}}\n\
+             interfaces: [{{kind: io.l5d.httpController, port: 0}}]\n",
+            at("ca.pem"),
+        ));
+        assert!(get(bridge.http(), "/api/1/resolve/default?path=/svc").text().contains("9090"), "{kind}");
     }
 }
 
@@ -320,6 +336,31 @@ fn a_namer_of_another_server_is_bridged_under_its_own_ids() {
         std::fs::write(&file, "10.0.9.9 8080\n").expect("written");
         wait_until("a change comes through", || resolve().contains("10.0.9.9"));
         std::fs::write(&file, "10.0.0.1 8080\n10.0.0.2 8080\n").expect("written");
+    }
+}
+
+#[test]
+fn a_bridge_keeps_what_it_knew_while_the_other_server_is_away() {
+    for kind in KINDS {
+        let mut server = Server::start();
+        let port = if kind == "io.l5d.namerd" { server.thrift } else { server.http };
+        let bridge = Rosterd::start(&format!(
+            "storage: {{kind: io.l5d.inMemory, namespaces: {{default: /svc => /#/io.l5d.fs}}}}\n\
+             namers: [{{kind: io.rosterd.namerd, prefix: /io.l5d.fs, protocol: {kind}, dst: /$/inet/127.0.0.1/{port}}}]\n\
+             interfaces: [{{kind: io.l5d.httpController, port: 0}}]\n",
+        ));
+        let resolve = || get(bridge.http(), "/api/1/resolve/default?path=/svc/web").text().to_owned();
+        let before = resolve();
+        assert!(before.contains("10.0.0.1"), "{kind}: {before}");
+        server.stop();
+        wait_until("it is told as stale", || {
+            get(bridge.admin(), "/ready").text().contains("/#/io.l5d.fs: stale since")
+        });
+        assert_eq!(resolve(), before, "{kind}");
+        std::fs::write(server.file("web"), "10.0.9.9 8080\n").expect("written");
+        server.restart();
+        wait_until("it is followed again", || resolve().contains("10.0.9.9"));
+        wait_until("it is as good as new", || get(bridge.admin(), "/ready").text() == "ready\n");
     }
 }
 

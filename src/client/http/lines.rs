@@ -49,9 +49,14 @@ impl Lines {
                 }
             };
             self.searched = 0;
-            let line = line.trim_ascii();
-            if !line.is_empty() {
-                return Some(Bytes::copy_from_slice(line));
+            if self.buffer.is_empty() {
+                // The next line may be long in coming, and a long one has grown the room for all.
+                self.buffer = BytesMut::new();
+            }
+            let line = line.freeze();
+            let trimmed = line.trim_ascii();
+            if !trimmed.is_empty() {
+                return Some(line.slice_ref(trimmed));
             }
             if self.buffer.is_empty() {
                 return None;
