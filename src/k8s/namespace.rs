@@ -24,6 +24,11 @@ const WHOLE_FROM: usize = 20;
 /// How long it is not tried again where that is forbidden.
 const FORBIDDEN_FOR: Duration = Duration::from_secs(600);
 
+/// A watch that was in charge is given up after so many refusals in a row that last for so long: a server that has just
+/// started knows neither its rules nor all of its APIs.
+const REFUSALS: u32 = 3;
+const REFUSED_FOR: Duration = Duration::from_secs(30);
+
 /// All that is watched of one kind at a server. Cloning shares it.
 pub struct Namespaces<K: Kind> {
     shared: Arc<Shared<K>>,
@@ -66,6 +71,8 @@ struct Source<T> {
     objects: Collection<T>,
     /// Has it said anything yet?
     answered: bool,
+    /// Refusals since it said something last, and when they began.
+    refused: Option<(u32, Instant)>,
 }
 
 /// Keeps a group watched; dropping it ends that.
@@ -191,7 +198,7 @@ impl<K: Kind> Namespace<K> {
             kind,
             sink: Arc::new(feed),
         });
-        Source { id, reflector, objects: Collection::default(), answered: false }
+        Source { id, reflector, objects: Collection::default(), answered: false, refused: None }
     }
 
     /// The whole may not be watched: each name has its own watch again.
@@ -252,10 +259,14 @@ impl<K: Kind> Feed<K> {
                 }
                 change(&mut source.objects);
                 source.answered = true;
-                room.publish(&source.objects.members(group))
+                let changed = room.publish(&source.objects.members(group));
+                // Rights may have been given since: names that come and go are not the only ones to notice.
+                namespace.consider_whole(&mut state);
+                changed
             }
             None => {
                 let Some(source) = whole.as_mut().filter(|whole| whole.id == self.id) else { return false };
+                source.refused = None;
                 let concerned = change(&mut source.objects);
                 if !std::mem::replace(&mut source.answered, true) {
                     // From here on it is in charge of all.
@@ -306,9 +317,14 @@ impl<K: Kind> Sink<K::Value> for Feed<K> {
                 }
             }
             None => {
-                let Some(source) = state.whole.as_ref().filter(|whole| whole.id == self.id) else { return };
+                let Some(source) = state.whole.as_mut().filter(|whole| whole.id == self.id) else { return };
                 let was_in_charge = source.answered;
-                if error.is_refusal() {
+                let holds = error.is_refusal() && {
+                    let (count, since) = source.refused.get_or_insert((0, Instant::now()));
+                    *count += 1;
+                    !was_in_charge || (*count >= REFUSALS && since.elapsed() >= REFUSED_FOR)
+                };
+                if holds {
                     namespace.give_up_whole(&mut state);
                 } else if was_in_charge {
                     state.members.values().for_each(|joined| joined.room.fail(reason.clone()));

@@ -208,7 +208,7 @@ impl<K: Kind> Worker<K> {
         match self.version.clone() {
             Some(version) if Instant::now() < self.due => self.watch(&version).await,
             Some(_) => self.begin_anew().await,
-            None => self.begin().await,
+            None => self.begin(self.task.ways.len()).await,
         }
     }
 
@@ -216,9 +216,10 @@ impl<K: Kind> Worker<K> {
     /// do refuses lists first: then what is watched is not given up for one.
     async fn begin_anew(&mut self) -> End {
         let (way, due) = (self.way, self.due);
-        let mut end = self.begin().await;
+        // No further than to the way that is gone: another may know less.
+        let mut end = self.begin(way + 1).await;
         if matches!(end, End::TooOld) && self.in_one {
-            end = self.begin().await;
+            end = self.begin(way + 1).await;
         }
         match end {
             End::Failed(error) if self.due == due => {
@@ -230,8 +231,8 @@ impl<K: Kind> Worker<K> {
         }
     }
 
-    /// Learns the state, by the first way that is not refused.
-    async fn begin(&mut self) -> End {
+    /// Learns the state, by the first of so many ways that is not refused.
+    async fn begin(&mut self, ways: usize) -> End {
         // Rights may have been given since, and APIs installed.
         self.way = 0;
         let mut refused = None;
@@ -245,7 +246,7 @@ impl<K: Kind> Worker<K> {
             };
             match end {
                 End::Failed(error) if error.is_refusal() => {
-                    let more = self.way + 1 < self.task.ways.len();
+                    let more = self.way + 1 < ways;
                     tracing::debug!("{error}");
                     let first = refused.get_or_insert(error);
                     if !more {

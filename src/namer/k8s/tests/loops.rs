@@ -342,7 +342,7 @@ async fn rights_on_the_whole_namespace_that_are_taken_give_each_name_its_own_wat
     world.api.refuse("endpoints?limit=", 403);
     world.api.compact();
     world.api.end_streams(false);
-    sleep(20).await;
+    sleep(60).await;
     assert_eq!(world.api.open(), 30);
     world.api.put(ENDPOINTS, "web-7", web(77));
     all[7].hears("[10.0.0.77:80]").await;
@@ -365,4 +365,34 @@ async fn more_watches_than_a_proxy_carries_take_turns() {
         world.api.put(ENDPOINTS, &format!("web-{n}"), web(100));
         addrs.hears("[10.0.0.100:80]").await;
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_that_does_not_last_leaves_the_watch_of_the_namespace_in_charge() {
+    let world = World::plain();
+    let mut all = many(&world, 30);
+    sleep(10).await;
+    assert_eq!(world.api.open(), 1);
+    let alone = world.api.count("endpoints?fieldSelector=");
+    world.api.refuse("endpoints?limit=", 403);
+    world.api.compact();
+    world.api.end_streams(false);
+    sleep(12).await;
+    world.api.refuse_nothing();
+    sleep(20).await;
+    assert_eq!((world.api.open(), world.api.count("endpoints?fieldSelector=")), (1, alone));
+    world.api.put(ENDPOINTS, "web-7", web(77));
+    all[7].hears("[10.0.0.77:80]").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn rights_on_the_whole_namespace_that_are_given_are_noticed_without_a_new_name() {
+    let world = World::plain();
+    world.api.refuse("endpoints?limit=", 403);
+    let _all = many(&world, 30);
+    sleep(10).await;
+    assert_eq!(world.api.open(), 30);
+    world.api.refuse_nothing();
+    sleep(1_400).await;
+    assert_eq!(world.api.open(), 1);
 }

@@ -89,6 +89,22 @@ async fn where_slices_are_forbidden_or_unknown_endpoints_are_read_until_that_cha
 }
 
 #[tokio::test(start_paused = true)]
+async fn slices_that_are_watched_are_not_left_for_endpoints_because_a_list_that_is_due_is_refused() {
+    let world = World::of_source(Source::Auto);
+    // What Kubernetes cuts after a thousand addresses.
+    world.api.put(ENDPOINTS, "web", endpoints(&["10.0.0.1"], &[("http", 80)]));
+    world.api.put(SLICES, "web-1", slice("web", &[("10.0.0.1", ready()), ("10.0.0.2", ready())], &[("http", 80)]));
+    let mut addrs = world.addrs(WEB);
+    addrs.hears("[10.0.0.1:80 10.0.0.2:80]").await;
+    world.api.refuse("endpointslices?labelSelector=kubernetes.io%2Fservice-name%3Dweb&limit=", 403);
+    sleep(700).await;
+    assert!(world.api.count("endpointslices?labelSelector=kubernetes.io%2Fservice-name%3Dweb&limit=") > 1);
+    addrs.hears_nothing_for(Duration::from_secs(1)).await;
+    world.api.put(SLICES, "web-2", slice("web", &[("10.0.0.3", ready())], &[("http", 80)]));
+    addrs.hears("[10.0.0.1:80 10.0.0.2:80 10.0.0.3:80]").await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn rules_made_for_namerd_which_do_not_let_it_list_are_enough() {
     let world = World::plain();
     world.api.put(ENDPOINTS, "web", endpoints(&["10.0.0.1"], &[("http", 80)]));
