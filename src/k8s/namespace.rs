@@ -319,6 +319,9 @@ impl<K: Kind> Sink<K::Value> for Feed<K> {
             None => {
                 let Some(source) = state.whole.as_mut().filter(|whole| whole.id == self.id) else { return };
                 let was_in_charge = source.answered;
+                if !error.is_refusal() {
+                    source.refused = None; // a server that is down refuses nothing
+                }
                 let holds = error.is_refusal() && {
                     let (count, since) = source.refused.get_or_insert((0, Instant::now()));
                     *count += 1;

@@ -353,6 +353,27 @@ async fn rights_on_the_whole_namespace_that_are_taken_give_each_name_its_own_wat
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_server_that_refuses_before_and_after_it_was_down_does_not_refuse_for_long() {
+    let world = World::plain();
+    let mut all = many(&world, 30);
+    sleep(10).await;
+    all[7].hears("[10.0.0.7:80]").await;
+    world.api.script("endpoints?", 403, "{}");
+    world.api.end_streams(true);
+    sleep(1).await;
+    world.api.set_down(true);
+    sleep(40).await;
+    for _ in 0..2 {
+        world.api.script("endpoints?", 403, "{}");
+    }
+    world.api.set_down(false);
+    sleep(30).await;
+    assert_eq!(world.api.open(), 1, "the whole is still watched");
+    world.api.put(ENDPOINTS, "web-7", web(77));
+    all[7].hears("[10.0.0.77:80]").await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn more_watches_than_a_proxy_carries_take_turns() {
     let api = FakeApi::default();
     let namer = Arc::new(EndpointsNamer::new(&api.server_with(5), rules()));
