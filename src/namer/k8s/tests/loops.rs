@@ -360,7 +360,7 @@ async fn a_server_that_refuses_before_and_after_it_was_down_does_not_refuse_for_
     all[7].hears("[10.0.0.7:80]").await;
     world.api.script("endpoints?", 403, "{}");
     world.api.end_streams(true);
-    sleep(1).await;
+    tokio::time::sleep(Duration::from_millis(20)).await;
     world.api.set_down(true);
     sleep(40).await;
     for _ in 0..2 {
