@@ -107,7 +107,7 @@ pub async fn serve(listener: Listener, state: AdminState, drain: Drain) {
     server.read_timeout = Some(state.socket_options.read_timeout.unwrap_or(IDLE));
     server.write_timeout = state.socket_options.write_timeout;
     let (server, routes) = (Arc::new(server), Arc::new(Routes::new(state, drain.clone())));
-    accept(listener, connections, drain.accepts_until(Phase::Done), move |conn, peer| {
+    accept(listener, connections, &drain, Phase::Done, move |conn, peer| {
         http1::serve(conn, peer, routes.clone(), server.clone())
     })
     .await;

@@ -1,14 +1,19 @@
 //! The watch ledger, with what feeds and keeps it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
+use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::config::OwnKeys;
 use crate::ledger::{KeptFile, Ledger, Puller, Rules, StateFile};
 use crate::runtime::handover::Files;
 use crate::runtime::heavy;
+
+/// A process that was taken over ends about as long after the one before it as it served.
+const PREDECESSOR: Duration = Duration::from_secs(15);
 
 /// The ledger while it is looked after.
 pub(super) struct KeptLedger {
@@ -19,7 +24,8 @@ pub(super) struct KeptLedger {
     _turns: AbortOnDropHandle<()>,
     _pulls: Option<AbortOnDropHandle<()>>,
     /// Takes the file up when it is ours.
-    _heir: Option<AbortOnDropHandle<()>>,
+    heir: Option<AbortOnDropHandle<()>>,
+    files: Option<Files>,
     file: Arc<Mutex<Option<KeptFile>>>,
 }
 
@@ -61,11 +67,18 @@ impl KeptLedger {
         };
         let pulls = peers.clone().map(|puller| AbortOnDropHandle::new(tokio::spawn(puller.run())));
         let turns = AbortOnDropHandle::new(tokio::spawn(ledger.clone().run()));
-        Ok(Self { ledger, peers, _turns: turns, _pulls: pulls, _heir: heir, file })
+        Ok(Self { ledger, peers, _turns: turns, _pulls: pulls, heir, files: files.cloned(), file })
     }
 
-    /// All sessions are over: what they left is written.
+    /// All sessions are over: what they left is written. If the file is still the process's that was here before, its end is
+    /// waited for, or what this one has seen would be lost.
     pub(super) async fn finish(self) {
+        if let (Some(heir), Some(files)) = (self.heir, self.files)
+            && (files.are_to_be_ours() || files.are_ours())
+            && timeout(PREDECESSOR, heir).await.is_err()
+        {
+            tracing::warn!("the process before has not ended: what this one knows of watches is not kept");
+        }
         let file = self.file.lock().take();
         if let Some(file) = file {
             file.finish().await;

@@ -2,10 +2,18 @@
 
 use std::path::Path;
 
+use std::time::Duration;
+
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::runtime::handover::{Files, Inherited, Offer, TakeOver};
-use crate::runtime::{Drain, Endpoint, Listener, Pending, Readiness, StateDir, bind_all};
+use crate::runtime::{
+    Drain, Endpoint, Listener, Pending, Phase, Readiness, Request, StateDir, bind_all, tell_main_process,
+};
+
+/// In a hand-over the storage has to answer within this time. An ordinary start goes on without, as there is nobody else to
+/// serve; here is somebody who knows what it last said.
+const STORAGE: Duration = Duration::from_secs(20);
 
 /// How the process comes to its place.
 #[derive(Debug, Default)]
@@ -20,6 +28,8 @@ pub struct Start {
 pub(super) struct Place {
     files: Option<Files>,
     take_over: Option<TakeOver>,
+    /// Blocks of the old process whose sockets were not taken.
+    left: Vec<String>,
     offer: Offer,
 }
 
@@ -45,7 +55,7 @@ impl Place {
         if take_over && let Some(files) = &files {
             match TakeOver::ask(files).await.map_err(|error| error.to_string())? {
                 Some((take_over, sockets)) => {
-                    tracing::info!(pid = take_over.pid(), "taking over from the running process");
+                    tracing::info!(from = take_over.from(), "taking over from the running process");
                     (taken, inherited) = (Some(take_over), sockets.and(inherited));
                 }
                 None => {
@@ -55,13 +65,13 @@ impl Place {
             }
         }
         let listeners = bind_all(endpoints, &mut inherited).map_err(|error| error.to_string())?;
-        inherited.finish()?;
+        let left = inherited.finish()?;
         if let (Some(files), None) = (&files, &taken) {
             files.claim().await?;
         }
         let mut offer = Offer::default();
         listeners.iter().for_each(|listener| offer.add(listener));
-        Ok((Self { files, take_over: taken, offer }, listeners))
+        Ok((Self { files, take_over: taken, left, offer }, listeners))
     }
 
     /// The files in `stateDir`.
@@ -70,20 +80,44 @@ impl Place {
     }
 
     /// Has its turn to accept: at once in an ordinary start. In a hand-over the clients are another process's, which
-    /// serves them well, until this one has all that it needs; `started` was the last to hold it back.
+    /// serves them well, until this one has all that it needs; `started` was the last to hold it back, and `storage` waits
+    /// for the storage's answer.
     ///
     /// # Errors
     /// One line: the hand-over has failed.
-    pub(super) async fn ready(self, readiness: &Readiness, started: Pending, drain: &Drain) -> Result<Self, String> {
+    pub(super) async fn ready(
+        self,
+        readiness: &Readiness,
+        started: Pending,
+        storage: impl Future<Output = ()>,
+        drain: &Drain,
+    ) -> Result<Self, String> {
         drop(started);
         if let Some(take_over) = &self.take_over {
-            let ready = async {
+            let able = async {
                 readiness.ready().await;
-                take_over.ready().await
+                tokio::time::timeout(STORAGE, storage).await.map_err(|_| {
+                    format!(
+                        "the storage has not answered for {} s, and {} knows what it last said: that one serves on; see \
+                         what is wrong with the storage, or stop it and start this one without --take-over",
+                        STORAGE.as_secs(),
+                        take_over.from()
+                    )
+                })
             };
+            let told = |request: Request| Err(format!("Received {} before the hand-over", request.by));
+            let is_orphan = tokio::select! {
+                able = able => able.map(|()| false)?,
+                () = take_over.orphaned() => true,
+                request = drain.requested() => return told(request),
+            };
+            if is_orphan {
+                tracing::warn!("{} has ended; serving at once", take_over.from());
+                return Ok(self);
+            }
             tokio::select! {
-                ready = ready => ready.map_err(|error| error.to_string())?,
-                request = drain.requested() => return Err(format!("Received {} before the hand-over", request.by)),
+                ready = take_over.ready() => ready.map_err(|error| error.to_string())?,
+                request = drain.requested() => return told(request),
             }
         }
         Ok(self)
@@ -91,19 +125,36 @@ impl Place {
 
     /// The process accepts: whoever was here before may leave, and whoever comes next is waited for.
     pub(super) fn settle(self, drain: Drain) -> Kept {
-        let Self { files, take_over, offer } = self;
+        let Self { files, take_over, left, offer } = self;
         let task = files.map(|files| {
             AbortOnDropHandle::new(tokio::spawn(async move {
-                let mut inheriting = None;
+                let mut before = None;
                 if let Some(take_over) = take_over {
                     // Who is told to end already leaves everything where it is.
-                    if drain.way().is_some() || !take_over.serving().await {
+                    if drain.way().is_some() {
                         return std::future::pending().await;
                     }
-                    let files = files.clone();
-                    inheriting = Some(AbortOnDropHandle::new(tokio::spawn(async move { files.inherit().await })));
+                    before = take_over.serving(left).await;
+                    if before.is_none() {
+                        return std::future::pending().await;
+                    }
+                    tell_main_process().await;
                 }
-                let _kept = (inheriting, offer.keep(&files, drain));
+                let _kept = offer.keep(&files, drain.clone());
+                let owned = async {
+                    if let Some(before) = before {
+                        before.ended().await;
+                    }
+                    if !files.are_ours() {
+                        files.inherit().await;
+                    }
+                    files.lock_when_mended().await;
+                };
+                let closed = async {
+                    drain.reached(Phase::Close).await;
+                    files.leave();
+                };
+                tokio::join!(owned, closed);
                 std::future::pending().await
             }))
         });

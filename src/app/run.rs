@@ -16,7 +16,8 @@ use crate::iface::{Core, IfaceMetrics, Sessions};
 use crate::ledger::LedgerFigures;
 use crate::runtime::logs::LogControl;
 use crate::runtime::{
-    Connections, Drain, Endpoint, Plan, Readiness, Watchdog, drain_all, handle_signals, raise_descriptor_limit, tls,
+    Connections, Drain, Endpoint, Plan, Readiness, Watchdog, drain_all, handle_signals, raise_descriptor_limit,
+    tell_supervisor, tls,
 };
 use crate::telemetry::{Legacy, MetricsSetup, Process, ServerStats};
 
@@ -111,7 +112,10 @@ async fn serve(config: Config, logs: LogControl, process: Process, start: Start)
         pages.add(format!("/interpreter_state/{kind}.json"), move || Some(upstream.page()));
     }
     pages.add("/limits.json".to_owned(), limits.page());
-    let place = place.ready(&readiness, started, &drain).await?;
+    if let Some(files) = place.files().cloned() {
+        readiness.watch("files", move || files.degradation());
+    }
+    let place = place.ready(&readiness, started, parts.storage.answered(), &drain).await?;
     admin_listener.announce();
     let admin = admin::serve(
         admin_listener,
@@ -144,6 +148,7 @@ async fn serve(config: Config, logs: LogControl, process: Process, start: Start)
     }
     drop(core);
     let _place = place.settle(drain.clone());
+    let _supervisor = tell_supervisor(readiness.clone(), drain.clone());
     let clean = drain_all(&drain, plan, &readiness, servers, admin).await;
     ledger.finish().await;
     if let Some((_, relay)) = &parts.relay {

@@ -66,10 +66,11 @@ struct Line {
 // === impl StateFile ===
 
 impl StateFile {
-    /// The file in a directory. What an earlier process has left there is taken up; a file that cannot be read is set aside,
+    /// The file in a directory, which is ours. What an earlier process has left there is taken up; a file that cannot be read is set aside,
     /// with a warning. Blocks.
     pub fn open(ledger: Ledger, directory: &StateDir) -> Self {
         let file = directory.file(NAME, "the watch ledger");
+        file.is_ours();
         if let Err(error) = take_up(&ledger, &file) {
             file.set_aside(&error);
         }

@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::descriptors::Spare;
-use super::{Conn, Listener, Queue, Seldom};
+use super::{Conn, Drain, Listener, Phase, Queue, Seldom};
 use crate::config::SocketOptions;
 
 /// A silent connection is probed after this time, since a router never notices that its peer is gone.
@@ -106,22 +106,19 @@ impl Drop for Counted {
     }
 }
 
-/// Accepts until `stop`, then closes the listener and waits for the connections that are left. Each connection is a
-/// task, which makes the TLS handshake if the listener has TLS and then runs `serve`; dropping the returned future ends
-/// them all.
-pub async fn accept<S, F>(
-    listener: Listener,
-    connections: Arc<Connections>,
-    stop: impl Future<Output = Queue>,
-    serve: S,
-) where
+/// Accepts until `drain` is at the phase `until`, or another process accepts in its place; then closes the listener and
+/// waits for the connections that are left. Each connection is a task, which makes the TLS handshake if the listener has
+/// TLS and then runs `serve`; dropping the returned future ends them all.
+pub async fn accept<S, F>(listener: Listener, connections: Arc<Connections>, drain: &Drain, until: Phase, serve: S)
+where
     S: Fn(Conn, SocketAddr) -> F + Clone + Send + 'static,
     F: Future<Output = ()> + Send + 'static,
 {
+    listener.begin();
     let mut tasks = JoinSet::new();
     let mut spare = Spare::new();
     let ending = CancellationToken::new();
-    let mut stop = std::pin::pin!(stop);
+    let mut stop = std::pin::pin!(drain.accepts_until(until));
     let begin = |tasks: &mut JoinSet<()>, stream: TcpStream, peer: SocketAddr| {
         // A socket for both families shows clients of IPv4 in another form, and a client must be known by one address.
         let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
@@ -130,12 +127,15 @@ pub async fn accept<S, F>(
             tracing::debug!(%peer, %error, "socket options were not set");
         }
         let (serve, tls, ending) = (serve.clone(), listener.tls.clone(), ending.clone());
+        let greeting = tls.is_some().then(|| drain.greet());
         tasks.spawn(async move {
             let _counted = counted;
             let Some(tls) = tls else { return serve(Conn::Plain(stream), peer).await };
             // Each in a box of its own: whoever hangs in the handshake does not take up a session's memory, and a
             // session of days not that of the handshake.
-            if let Some(conn) = Box::pin(tls.handshake(stream, peer, &ending)).await {
+            let conn = Box::pin(tls.handshake(stream, peer, &ending)).await;
+            drop(greeting);
+            if let Some(conn) = conn {
                 Box::pin(serve(conn, peer)).await;
             }
         });
@@ -151,13 +151,20 @@ pub async fn accept<S, F>(
             }
         }
     };
-    if queue == Queue::Ours && !listener.lives_on {
+    if (queue == Queue::Ours || listener.is_left()) && !listener.lives_on {
         // Whoever has connected is in the queue, and would be reset with the socket.
         while let Some((stream, peer)) = listener.next_in_queue() {
             begin(&mut tasks, stream, peer);
         }
     }
     drop(listener);
+    if queue == Queue::Others {
+        // This process stays for a while, so handshakes have their time.
+        tokio::select! {
+            () = drain.reached(until) => {}
+            () = async { while tasks.join_next().await.is_some() {} } => {}
+        }
+    }
     ending.cancel();
     while tasks.join_next().await.is_some() {}
 }
@@ -200,7 +207,6 @@ fn prepare(stream: &TcpStream, options: &SocketOptions) -> io::Result<()> {
 mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;
-    use tokio::sync::oneshot;
 
     use super::super::Endpoint;
     use super::*;
@@ -223,6 +229,10 @@ mod tests {
         }
     }
 
+    async fn serving(listener: Listener, connections: Arc<Connections>, drain: Drain) {
+        accept(listener, connections, &drain, Phase::Close, echo).await;
+    }
+
     async fn within<F: Future>(future: F) -> F::Output {
         tokio::time::timeout(Duration::from_secs(5), future).await.expect("in time")
     }
@@ -232,7 +242,7 @@ mod tests {
         let listener = listener();
         let address = listener.address();
         let connections = Connections::new(1);
-        let server = tokio::spawn(accept(listener, connections.clone(), std::future::pending(), echo));
+        let server = tokio::spawn(serving(listener, connections.clone(), Drain::new()));
         let mut first = TcpStream::connect(address).await.expect("connect");
         first.write_all(b"a").await.expect("write");
         assert_eq!(within(first.read_u8()).await.expect("echo"), b'a');
@@ -285,7 +295,9 @@ mod tests {
             waiting.push(TcpStream::connect(address).await.expect("the queue has room"));
         }
         // Nothing was accepted before.
-        let server = tokio::spawn(accept(listener, Connections::new(100), std::future::ready(Queue::Ours), echo));
+        let drain = Drain::new();
+        drain.enter(Phase::Close);
+        let server = tokio::spawn(serving(listener, Connections::new(100), drain));
         for mut stream in waiting {
             stream.write_all(b"a").await.expect("write");
             assert_eq!(within(stream.read_u8()).await.expect("echo"), b'a');
@@ -306,10 +318,13 @@ mod tests {
         let Ok(listener) = Listener::bind(endpoint) else { return }; // a machine without IPv6
         let address = listener.address();
         let (tell, told) = std::sync::mpsc::channel();
-        let server = tokio::spawn(accept(listener, Connections::new(9), std::future::pending(), move |_, peer| {
-            tell.send(peer.ip()).expect("the test waits");
-            std::future::ready(())
-        }));
+        let server = tokio::spawn(async move {
+            let tell = move |_, peer: SocketAddr| {
+                tell.send(peer.ip()).expect("the test waits");
+                std::future::ready(())
+            };
+            accept(listener, Connections::new(9), &Drain::new(), Phase::Close, tell).await;
+        });
         let client = TcpStream::connect(("127.0.0.1", address.port())).await.expect("both families");
         let ip = within(tokio::task::spawn_blocking(move || told.recv())).await.expect("no panic").expect("told");
         assert_eq!(ip, client.local_addr().expect("connected").ip());
@@ -320,21 +335,33 @@ mod tests {
     async fn after_the_stop_the_port_refuses_and_open_connections_go_on() {
         let listener = listener();
         let address = listener.address();
-        let (stop, stopped) = oneshot::channel::<()>();
-        let stopped = async move {
-            drop(stopped.await);
-            Queue::Ours
-        };
-        let server = tokio::spawn(accept(listener, Connections::new(10), stopped, echo));
+        let drain = Drain::new();
+        let server = tokio::spawn(serving(listener, Connections::new(10), drain.clone()));
         let mut first = TcpStream::connect(address).await.expect("connect");
         first.write_all(b"a").await.expect("write");
         assert_eq!(within(first.read_u8()).await.expect("echo"), b'a');
-        stop.send(()).expect("running");
+        drain.enter(Phase::Close);
         within(async { while TcpStream::connect(address).await.is_ok() {} }).await;
         first.write_all(b"b").await.expect("write");
         assert_eq!(within(first.read_u8()).await.expect("echo"), b'b');
         assert!(!server.is_finished());
         drop(first);
         within(server).await.expect("ends with its last connection");
+    }
+
+    #[tokio::test]
+    async fn a_socket_that_whoever_took_over_has_not_taken_is_emptied() {
+        for (left, answered) in [(true, 1), (false, 0)] {
+            let listener = listener();
+            listener.left.store(left, Ordering::Release);
+            let mut waiting = TcpStream::connect(listener.address()).await.expect("the queue has room");
+            waiting.write_all(b"a").await.expect("write");
+            let drain = Drain::new();
+            drain.request(super::super::Request::hand_over("process 2"));
+            let server = tokio::spawn(serving(listener, Connections::new(10), drain));
+            assert_eq!(within(waiting.read(&mut [0; 8])).await.unwrap_or(0), answered, "left: {left}");
+            drop(waiting);
+            within(server).await.expect("ends with its last connection");
+        }
     }
 }

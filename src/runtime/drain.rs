@@ -40,6 +40,8 @@ struct Shared {
     request: watch::Sender<Option<Request>>,
     /// One counter a phase: what goes on until then.
     holds: [AtomicUsize; Phase::Done as usize + 1],
+    /// Clients in a handshake, of TLS or of their protocol: what they want is not known yet.
+    greetings: AtomicUsize,
     released: Notify,
 }
 
@@ -82,6 +84,10 @@ pub struct Hold {
     until: Phase,
 }
 
+/// A client whose wishes are not known yet. Dropping it says that they are.
+#[derive(Debug)]
+pub struct Greeting(Drain);
+
 // === impl Drain ===
 
 impl Default for Drain {
@@ -91,6 +97,7 @@ impl Default for Drain {
                 phase: watch::Sender::new(Phase::Serving),
                 request: watch::Sender::new(None),
                 holds: Default::default(),
+                greetings: AtomicUsize::new(0),
                 released: Notify::new(),
             }),
         }
@@ -200,6 +207,28 @@ impl Drain {
         Hold { drain: self.clone(), until }
     }
 
+    /// Counts a client that has not said yet what it wants: a hand-over waits for it for some seconds.
+    pub fn greet(&self) -> Greeting {
+        self.shared.greetings.fetch_add(1, Ordering::AcqRel);
+        Greeting(self.clone())
+    }
+
+    /// Waits until the wishes of all clients are known. Cancel safe.
+    pub(super) async fn greeted(&self) {
+        loop {
+            let released = self.shared.released.notified();
+            if self.shared.greetings.load(Ordering::Acquire) == 0 {
+                return;
+            }
+            released.await;
+        }
+    }
+
+    /// Waits until another process has taken over. Cancel safe.
+    pub(super) async fn handed_over(&self) {
+        self.asked(Way::HandOver).await;
+    }
+
     /// How many go on until `phase` or an earlier one and are not finished.
     pub fn held_until(&self, phase: Phase) -> usize {
         self.shared.holds[..=phase as usize].iter().map(|count| count.load(Ordering::Acquire)).sum()
@@ -249,6 +278,15 @@ impl Drop for Hold {
     fn drop(&mut self) {
         let shared = &self.drain.shared;
         if shared.holds[self.until as usize].fetch_sub(1, Ordering::AcqRel) == 1 {
+            shared.released.notify_waiters();
+        }
+    }
+}
+
+impl Drop for Greeting {
+    fn drop(&mut self) {
+        let shared = &self.0.shared;
+        if shared.greetings.fetch_sub(1, Ordering::AcqRel) == 1 {
             shared.released.notify_waiters();
         }
     }

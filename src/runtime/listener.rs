@@ -3,9 +3,10 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::io::Errno;
-use rustix::net::{SocketFlags, acceptfrom_with};
+use rustix::net::{SocketFlags, acceptfrom_with, listen};
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -14,7 +15,7 @@ use super::tls;
 use crate::config::SocketOptions;
 
 /// The length of the queue of connections that wait to be accepted, where the configuration gives none.
-const BACKLOG: u32 = 1024;
+const BACKLOG: u32 = 4096;
 
 /// Where a server is to listen, and how it is called in messages.
 #[derive(Clone, Debug)]
@@ -39,6 +40,8 @@ pub struct Listener {
     pub(super) tls: Option<Arc<tls::Server>>,
     /// The socket is somebody else's, too, and outlives the process: what waits in its queue is for whoever comes next.
     pub(super) lives_on: bool,
+    /// See [`Listener::is_left`].
+    pub(super) left: Arc<AtomicBool>,
     what: String,
     key: String,
     configured: SocketAddr,
@@ -125,13 +128,17 @@ impl Listener {
         let lives_on = found.as_ref().is_some_and(|found| found.lives_on);
         let Endpoint { what, key, address, options, tls } = endpoint;
         let opened = match found {
-            Some(found) => listen(found.listener.into(), &options),
-            None => bound(address, &options).and_then(|socket| listen(socket, &options)),
+            // Until it is ours to accept from, nothing about it changes.
+            Some(found) => open(found.listener.into()),
+            None => bound(address, &options).and_then(|socket| {
+                socket.listen(backlog(&options))?;
+                open(socket)
+            }),
         };
         match opened {
             Ok((socket, is)) => {
-                let socket = Arc::new(socket);
-                Ok(Self { socket, options, tls, lives_on, what, key, configured: address, address: is })
+                let (socket, left) = (Arc::new(socket), Arc::default());
+                Ok(Self { socket, options, tls, lives_on, left, what, key, configured: address, address: is })
             }
             Err(source) => Err(match source.kind() {
                 io::ErrorKind::AddrInUse => BindError::InUse { what, key, address },
@@ -165,6 +172,21 @@ impl Listener {
     /// What is served there.
     pub fn what(&self) -> &str {
         &self.what
+    }
+
+    /// Another process has taken over, and not this socket: nobody else accepts from it.
+    pub(super) fn is_left(&self) -> bool {
+        self.left.load(Ordering::Acquire)
+    }
+
+    /// Accepting begins: the queue of a socket that was another rosterd's gets the length of this configuration. That of a
+    /// supervisor's has the length that the supervisor gave it.
+    pub(super) fn begin(&self) {
+        if !self.lives_on
+            && let Err(error) = listen(&*self.socket, backlog(&self.options))
+        {
+            tracing::debug!(%error, what = self.what, "the queue keeps its length");
+        }
     }
 
     /// Takes a connection that is in the queue already. Never waits.
@@ -201,11 +223,13 @@ fn bound(address: SocketAddr, options: &SocketOptions) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// A socket that listens already gets the length of the queue.
-fn listen(socket: Socket, options: &SocketOptions) -> io::Result<(TcpListener, SocketAddr)> {
+fn backlog(options: &SocketOptions) -> i32 {
+    i32::try_from(options.backlog.unwrap_or(BACKLOG)).unwrap_or(i32::MAX)
+}
+
+/// Takes a socket that listens.
+fn open(socket: Socket) -> io::Result<(TcpListener, SocketAddr)> {
     socket.set_nonblocking(true)?;
-    let backlog = options.backlog.unwrap_or(BACKLOG);
-    socket.listen(i32::try_from(backlog).unwrap_or(i32::MAX))?;
     let listener = TcpListener::from_std(socket.into())?;
     let address = listener.local_addr()?;
     Ok((listener, address))

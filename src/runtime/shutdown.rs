@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tokio::task::JoinSet;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::{Drain, Phase, Readiness, Request, Way};
 
@@ -38,11 +38,16 @@ impl Plan {
             "a stop takes up to {} ms; allow for it in TimeoutStopSec or terminationGracePeriodSeconds",
             self.total().as_millis(),
         );
+        if !self.silence.is_zero() {
+            tracing::debug!("after a hand-over it takes up to {} ms more", self.silence.as_millis());
+        }
     }
 }
 
-/// A client that was accepted before a hand-over says within this time what it wants, its TLS handshake included.
+/// A client that was accepted before a hand-over says within this time what it wants.
 const JUST_ACCEPTED: Duration = Duration::from_secs(1);
+/// And one that is in a handshake, of TLS or of ThriftMux, ends that within this time.
+const HANDSHAKES: Duration = Duration::from_secs(5);
 
 /// Waits for the drain to be asked for and carries it out. `interfaces` are the servers that end at
 /// [`Phase::Close`], `admin` the one that ends at [`Phase::Done`]. True if everybody could be answered in time; what is
@@ -93,23 +98,24 @@ async fn leave(drain: &Drain, plan: Plan, readiness: &Readiness, mut interfaces:
         }
     }
     drain.enter(Phase::Leave);
-    let mut times = Times::from_now(drain, plan, grace);
+    let mut times = Times::from_now(plan, grace);
     if way == Way::HandOver {
         // Nobody comes any more, but who was accepted a moment ago has not said yet what is to be waited for.
+        let _ = timeout(HANDSHAKES, drain.greeted()).await;
         tokio::time::sleep(JUST_ACCEPTED).await;
     }
-    let mut clean = times.wait(2, drain.finished(Phase::Leave)).await;
+    let mut clean = times.wait(drain, 2, drain.finished(Phase::Leave)).await;
     drain.enter(Phase::EndStreams);
-    clean &= times.wait(4, drain.finished(Phase::EndStreams)).await;
+    clean &= times.wait(drain, 4, drain.finished(Phase::EndStreams)).await;
     if drain.way() == Some(Way::Stay) {
         drain.enter(Phase::Away);
         tracing::info!(clean, "clients have been moved away; whoever comes all the same is served");
         let Request { by, grace, .. } = drain.told_to_end().await;
         tracing::info!("Received {by}. Shutting down ...");
         // Those who were left without an answer then are no matter of this end.
-        times = Times::from_now(drain, plan, grace);
+        times = Times::from_now(plan, grace);
         drain.enter(Phase::LeaveAgain);
-        clean = times.wait(4, drain.finished(Phase::LeaveAgain)).await;
+        clean = times.wait(drain, 4, drain.finished(Phase::LeaveAgain)).await;
     }
     drain.enter(Phase::Close);
     let closed = timeout_at(times.deadline, async { while interfaces.join_next().await.is_some() {} }).await.is_ok();
@@ -120,18 +126,28 @@ async fn leave(drain: &Drain, plan: Plan, readiness: &Readiness, mut interfaces:
 struct Times {
     deadline: Instant,
     grace: Duration,
+    /// What a hand-over adds: see [`Plan::silence`]. Zero once it has been added.
+    silence: Duration,
 }
 
 impl Times {
-    fn from_now(drain: &Drain, plan: Plan, grace: Option<Duration>) -> Self {
+    fn from_now(plan: Plan, grace: Option<Duration>) -> Self {
         let grace = grace.unwrap_or(plan.grace);
-        let silence = if drain.is_handed_over() { plan.silence } else { Duration::ZERO };
-        Self { deadline: Instant::now() + plan.spread + silence + grace, grace }
+        Self { deadline: Instant::now() + plan.spread + grace, grace, silence: plan.silence }
     }
 
     /// Whether something happens while there is more than one `part` of the grace left: a session that cannot be ended
-    /// must not keep the streams from their final chunk.
-    async fn wait(&self, part: u32, what: impl Future<Output = ()>) -> bool {
+    /// must not keep the streams from their final chunk. When another process takes over meanwhile, those who have not
+    /// been told to go yet have to find out by themselves, and there is the time for that.
+    async fn wait(&mut self, drain: &Drain, part: u32, what: impl Future<Output = ()>) -> bool {
+        let mut what = std::pin::pin!(what);
+        if !self.silence.is_zero() {
+            tokio::select! {
+                biased;
+                () = drain.handed_over() => self.deadline += std::mem::take(&mut self.silence),
+                happened = timeout_at(self.deadline - self.grace / part, &mut what) => return happened.is_ok(),
+            }
+        }
         timeout_at(self.deadline - self.grace / part, what).await.is_ok()
     }
 }
@@ -233,5 +249,53 @@ mod tests {
         drop(late);
         assert!(process.await.expect("no panic"), "everybody was answered");
         assert_eq!(told.elapsed(), Duration::ZERO, "there is no second lame duck");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_hand_over_in_the_middle_of_the_end_gives_clients_the_time_to_notice() {
+        let (drain, readiness) = (Drain::new(), Readiness::new());
+        let hold = drain.hold(Phase::Leave);
+        let mut servers = JoinSet::new();
+        let going = drain.clone();
+        // Its turn comes after the hand-over, so it is silent for ten seconds.
+        let session = tokio::spawn(async move {
+            hold.over().await;
+            tokio::time::sleep(Duration::from_secs(12)).await;
+            assert_eq!(going.phase(), Phase::Leave, "no stream ends, and nobody is cut, before it has noticed");
+            drop(hold);
+        });
+        let other = drain.clone();
+        servers.spawn(async move {
+            other.reached(Phase::Leave).await;
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            other.request(Request::hand_over("process 2"));
+        });
+        drain.request(Request::end("SIGTERM"));
+        let plan = Plan { lame_duck: Duration::from_secs(1), ..PLAN };
+        let admin = drain.clone();
+        let clean = drain_all(&drain, plan, &readiness, servers, async move { admin.reached(Phase::Done).await }).await;
+        session.await.expect("it had its time");
+        assert!(clean);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_is_in_a_handshake_when_another_process_takes_over_is_waited_for() {
+        for (takes, waited) in
+            [(Duration::from_secs(4), Duration::from_secs(5)), (Duration::MAX, Duration::from_secs(6))]
+        {
+            let (drain, readiness) = (Drain::new(), Readiness::new());
+            let greeting = drain.greet();
+            let handshake = tokio::spawn(async move {
+                tokio::time::sleep(takes).await;
+                drop(greeting);
+            });
+            let began = Instant::now();
+            drain.request(Request::hand_over("process 2"));
+            let admin = drain.clone();
+            let admin = async move { admin.reached(Phase::Done).await };
+            assert!(drain_all(&drain, PLAN, &readiness, JoinSet::new(), admin).await);
+            assert_eq!(began.elapsed(), waited);
+            handshake.abort();
+        }
     }
 }

@@ -13,23 +13,53 @@ use super::drain::Request;
 const INTERRUPTED: i32 = 130;
 const QUIT: i32 = 131;
 
-/// SIGTERM and SIGINT begin the drain that ends the process. Once it is on its way, whoever began it, SIGTERM changes nothing (an orchestrator
-/// may send several), and SIGINT or SIGQUIT, which people send, end the process at once.
+/// Signals that have to be waited for, since each of them would end a process that does not.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    quit: Signal,
+    hang_up: Signal,
+    user1: Signal,
+    user2: Signal,
+}
+
+/// SIGTERM and SIGINT begin the drain that ends the process. Once it is on its way, whoever began it, SIGTERM changes
+/// nothing (an orchestrator may send several), and SIGINT or SIGQUIT, which people send, end the process at once. SIGHUP,
+/// SIGUSR1 and SIGUSR2 are sent to all kinds of servers for all kinds of reasons, and change nothing.
 ///
 /// # Errors
 /// The handlers cannot be installed.
 pub fn handle_signals(drain: Drain) -> io::Result<AbortOnDropHandle<()>> {
-    let (terminate, interrupt, quit) =
-        (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?, signal(SignalKind::quit())?);
-    Ok(AbortOnDropHandle::new(tokio::spawn(handle(drain, terminate, interrupt, quit))))
+    let signals = Signals {
+        terminate: signal(SignalKind::terminate())?,
+        interrupt: signal(SignalKind::interrupt())?,
+        quit: signal(SignalKind::quit())?,
+        hang_up: signal(SignalKind::hangup())?,
+        user1: signal(SignalKind::user_defined1())?,
+        user2: signal(SignalKind::user_defined2())?,
+    };
+    Ok(AbortOnDropHandle::new(tokio::spawn(handle(drain, signals))))
 }
 
-async fn handle(drain: Drain, mut terminate: Signal, mut interrupt: Signal, mut quit: Signal) {
+async fn handle(drain: Drain, mut on: Signals) {
     loop {
         let (name, status) = tokio::select! {
-            Some(()) = terminate.recv() => ("SIGTERM", None),
-            Some(()) = interrupt.recv() => ("SIGINT", Some(INTERRUPTED)),
-            Some(()) = quit.recv() => ("SIGQUIT", Some(QUIT)),
+            Some(()) = on.terminate.recv() => ("SIGTERM", None),
+            Some(()) = on.interrupt.recv() => ("SIGINT", Some(INTERRUPTED)),
+            Some(()) = on.quit.recv() => ("SIGQUIT", Some(QUIT)),
+            Some(()) = on.hang_up.recv() => {
+                tracing::info!("SIGHUP ignored: files are read again as they change, except the configuration; a new one \
+                                takes another process (--take-over)");
+                continue;
+            }
+            Some(()) = on.user1.recv() => {
+                tracing::info!("SIGUSR1 ignored: it means nothing here");
+                continue;
+            }
+            Some(()) = on.user2.recv() => {
+                tracing::info!("SIGUSR2 ignored: it means nothing here");
+                continue;
+            }
             else => return, // the runtime is ending
         };
         match status {

@@ -114,16 +114,13 @@ impl StateDir {
         &self.shared.path
     }
 
-    /// The file `name`, which holds `what` (`the watch ledger`). What an unfinished write of an earlier process has left is
-    /// removed. Blocks.
+    /// The file `name`, which holds `what` (`the watch ledger`). Nothing is touched: it may be another process's.
     pub fn file(&self, name: &'static str, what: &'static str) -> LastingFile {
         let state = FileHealth { name, written: None, failures: 0, failing: None };
         let complaints = Seldom::new(Duration::from_secs(60));
         let health = Arc::new(Health { what, state: Mutex::new(state), complaints });
         self.shared.files.lock().push(health.clone());
-        let file = LastingFile { directory: self.clone(), path: self.shared.path.join(name), health };
-        fs::remove_file(file.unfinished()).ok(); // there seldom is one
-        file
+        LastingFile { directory: self.clone(), path: self.shared.path.join(name), health }
     }
 
     /// How the writes of all files go.
@@ -167,6 +164,11 @@ impl LastingFile {
     /// Where it is.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// It is ours: what an unfinished write of an earlier process has left is removed. Blocks.
+    pub fn is_ours(&self) {
+        fs::remove_file(self.unfinished()).ok(); // there seldom is one
     }
 
     /// Opens it for reading. None if there is none, and neither is one where there is no directory.
@@ -343,10 +345,12 @@ mod tests {
     }
 
     #[test]
-    fn what_an_unfinished_write_has_left_is_removed_at_the_start() {
+    fn what_an_unfinished_write_has_left_is_removed_by_whose_file_it_is() {
         let folder = folder();
         fs::write(folder.path().join("x.new"), "half").expect("written");
-        StateDir::open(folder.path()).file("x", "the x");
+        let file = StateDir::open(folder.path()).file("x", "the x");
+        assert_eq!(entries(folder.path()), ["x.new"], "another process may be writing it");
+        file.is_ours();
         assert_eq!(entries(folder.path()), [""; 0]);
     }
 }

@@ -49,6 +49,19 @@ struct Checked {
     findings: Vec<Finding>,
 }
 
+/// Why a router could not be looked at.
+#[derive(Debug, thiserror::Error)]
+enum LookError {
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    #[error(
+        "there are no routers in its configuration and metrics; is this the admin server of a Linkerd (9990 by default)?"
+    )]
+    NoLinkerd,
+    #[error("this is no page of interpreter_state of io.l5d.namerd")]
+    NoPage,
+}
+
 /// One page of a router.
 struct Place {
     router: String,
@@ -110,7 +123,7 @@ async fn look(
     server: Option<&Server>,
     rules: Rules,
     namespaces: &[String],
-) -> Result<(), ClientError> {
+) -> Result<(), LookError> {
     let client = Client::new(&checked.url, Port::ROUTER)?;
     let places = if checked.url.contains("/interpreter_state/") {
         vec![Place::of_page(&checked.url)]
@@ -121,14 +134,21 @@ async fn look(
         let config = match client.get(&Target::route("/config.json")).await {
             Ok(answer) => answer.json("a configuration")?,
             Err(error) if error.status().is_some() => Value::Null,
-            Err(error) => return Err(error),
+            Err(error) => return Err(error.into()),
         };
+        if !is_linkerd(&config, &metrics) {
+            return Err(LookError::NoLinkerd);
+        }
         places(&config, &metrics, namespaces)
     };
     for place in places {
         let page = match read(&client, &place.target).await {
             // A namespace that nobody has asked for yet, or one that was only guessed.
-            Err(error) if error.status().is_some_and(|status| status == http::StatusCode::NOT_FOUND) => continue,
+            Err(LookError::Client(error))
+                if error.status().is_some_and(|status| status == http::StatusCode::NOT_FOUND) =>
+            {
+                continue;
+            }
             page => page?,
         };
         judge(checked, &place, &page, rules);
@@ -139,8 +159,15 @@ async fn look(
     Ok(())
 }
 
-async fn read(client: &Client, target: &Target) -> Result<Page, ClientError> {
-    client.get(target).await?.json("a page of interpreter_state of io.l5d.namerd")
+async fn read(client: &Client, target: &Target) -> Result<Page, LookError> {
+    let page: Page = client.get(target).await?.json("a page of interpreter_state of io.l5d.namerd")?;
+    if page.is_one() { Ok(page) } else { Err(LookError::NoPage) }
+}
+
+/// Anything may answer with some JSON, and a wrong port is easily taken.
+fn is_linkerd(config: &Value, metrics: &Value) -> bool {
+    let has_routers = config.get("routers").and_then(Value::as_array).is_some_and(|routers| !routers.is_empty());
+    has_routers || metrics.as_object().is_some_and(|metrics| metrics.keys().any(|name| name.starts_with("rt/")))
 }
 
 fn judge(checked: &mut Checked, place: &Place, page: &Page, rules: Rules) {
@@ -167,7 +194,7 @@ async fn compare(
     place: &Place,
     page: Page,
     server: &Server,
-) -> Result<(), ClientError> {
+) -> Result<(), LookError> {
     let first = server.differing(place, page.addresses()).await?;
     if first.is_empty() {
         return Ok(());

@@ -14,11 +14,9 @@ const AT_ONCE: u64 = 30;
 #[derive(Debug, Deserialize)]
 pub(super) struct Page {
     /// By name, then by the router's own dtab.
-    #[serde(default)]
-    bind: BTreeMap<String, BTreeMap<String, Loop>>,
+    bind: Option<BTreeMap<String, BTreeMap<String, Loop>>>,
     /// By id.
-    #[serde(default)]
-    addr: BTreeMap<String, Loop>,
+    addr: Option<BTreeMap<String, Loop>>,
 }
 
 /// One loop of polls.
@@ -67,20 +65,25 @@ pub(super) enum Verdict {
 // === impl Page ===
 
 impl Page {
+    /// Whether this is such a page at all: both parts are there when they are empty, too.
+    pub(super) fn is_one(&self) -> bool {
+        self.bind.is_some() || self.addr.is_some()
+    }
+
     /// All loops, with what they ask; [`Loop::NAMESPACE`] stands for the namespace.
     pub(super) fn loops(&self) -> impl Iterator<Item = (String, &Loop)> {
-        let binds = self.bind.iter().flat_map(|(path, dtabs)| {
+        let binds = self.bind.iter().flatten().flat_map(|(path, dtabs)| {
             dtabs.iter().map(move |(dtab, watched)| {
                 let with = if dtab.is_empty() { String::new() } else { format!(" with {dtab}") };
                 (format!("bind {} {path}{with}", Loop::NAMESPACE), watched)
             })
         });
-        binds.chain(self.addr.iter().map(|(id, watched)| (format!("addr {id}"), watched)))
+        binds.chain(self.addr.iter().flatten().map(|(id, watched)| (format!("addr {id}"), watched)))
     }
 
     /// The addresses that the router goes by, by id; those that it wants and has.
     pub(super) fn addresses(&self) -> impl Iterator<Item = (&String, Vec<&str>)> {
-        self.addr.iter().filter(|(_, watched)| watched.state.running).filter_map(|(id, watched)| {
+        self.addr.iter().flatten().filter(|(_, watched)| watched.state.running).filter_map(|(id, watched)| {
             let value = watched.state.value.as_ref()?;
             let addrs = value.get("addrs").and_then(Value::as_array).into_iter().flatten();
             Some((id, addrs.filter_map(|addr| addr.get("addr")?.as_str()).collect()))

@@ -136,3 +136,23 @@ async fn a_router_that_cannot_be_asked_is_a_finding_of_its_own() {
     assert_eq!((ran.status, ran.data.lines().count()), (1, 2), "{}", ran.data);
     assert!(ran.data.lines().all(|line| line.starts_with("unreadable\t")), "{}", ran.data);
 }
+
+#[tokio::test]
+async fn what_is_no_linkerd_has_no_clean_bill_of_health() {
+    for (config, metrics) in
+        [("{}", "{}"), (r#"{"storage":{"kind":"io.l5d.inMemory"}}"#, r#"{"interface/connects":3}"#)]
+    {
+        let fake = Fake::start(move |request, _| match request.contains("/config.json") {
+            true => Reply::ok(config),
+            false => Reply::ok(metrics),
+        })
+        .await;
+        let ran = checked(&fake, &[]).await;
+        assert_eq!(ran.status, 1, "{}", ran.talk);
+        assert!(ran.data.starts_with("unreadable\t") && ran.data.contains("(9990 by default)?"), "{}", ran.data);
+        let page = format!("{}/out/interpreter_state/io.l5d.namerd/default.json", fake.url());
+        let ran = run(&fake, &["rosterd", "routers", "check", &page]).await;
+        assert_eq!(ran.status, 1, "{}", ran.talk);
+        assert!(ran.data.contains("no page of interpreter_state"), "{}", ran.data);
+    }
+}

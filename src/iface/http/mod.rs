@@ -86,8 +86,7 @@ pub fn serve(core: &Core, kind: &'static str, listener: Listener) -> Serving {
     let (server, api) = (Arc::new(server), Arc::new(Api::new(core)));
     let (connections, drain) = (core.connections.clone(), core.drain.clone());
     Box::pin(async move {
-        let stop = drain.accepts_until(Phase::Close);
-        runtime::accept(listener, connections, stop, move |conn, peer| {
+        runtime::accept(listener, connections, &drain, Phase::Close, move |conn, peer| {
             http1::serve(conn, peer, api.clone(), server.clone())
         })
         .await;

@@ -70,8 +70,8 @@ pub fn serve(core: &Core, kind: &'static str, config: &ThriftConfig, listener: L
     let server = Arc::new(server);
     let (connections, drain) = (core.connections.clone(), core.drain.clone());
     Box::pin(async move {
-        let stop = drain.accepts_until(Phase::Close);
-        runtime::accept(listener, connections, stop, move |io, peer| session::serve(io, peer, server.clone())).await;
+        let serve = move |io, peer| session::serve(io, peer, server.clone());
+        runtime::accept(listener, connections, &drain, Phase::Close, serve).await;
     })
 }
 

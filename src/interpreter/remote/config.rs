@@ -206,6 +206,9 @@ impl RelayConfig {
         };
         let begun = files.as_ref().map(|files| {
             let snapshot = Snapshot::open(files.directory(), kind, &self.upstream.dst, *names);
+            if files.are_ours() {
+                snapshot.is_ours();
+            }
             Arc::new(Begun::new(snapshot, files.clone()))
         });
         let interpreter = Remote::new(upstream, controller.clone(), local.clone(), begun.clone());

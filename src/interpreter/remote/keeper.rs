@@ -15,6 +15,7 @@ use super::snapshot::{Known, Snapshot};
 use crate::client::{Ask, Failure, Feed};
 use crate::interpreter::local::BindingKey;
 use crate::runtime::handover::Files;
+use crate::runtime::heavy;
 use crate::store::Observer;
 
 /// How often it is seen whether anything has changed.
@@ -114,8 +115,14 @@ impl Keeper {
 
 async fn keep(shared: Arc<Shared>) -> Infallible {
     let mut write_at = Instant::now() + PERIOD;
+    let mut is_ours = false;
     loop {
         tokio::time::sleep(TICK).await;
+        if !is_ours && shared.begun.files.are_ours() {
+            is_ours = true;
+            let begun = shared.begun.clone();
+            heavy(move || begun.snapshot.is_ours()).await;
+        }
         let now = Instant::now();
         while let Some(due) = shared.begun.take_due(now) {
             shared.restore(due);

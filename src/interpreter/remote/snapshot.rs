@@ -42,6 +42,8 @@ pub(super) struct Snapshot {
     limits: Limits,
     /// What was in the file when the process began, and nobody has asked for since.
     unclaimed: Mutex<HashMap<Ask, Entry>>,
+    /// Why it cannot be read, while it is another process's.
+    unread: Mutex<Option<io::Error>>,
 }
 
 /// A value that is known.
@@ -86,22 +88,31 @@ struct Entry {
 // === impl Snapshot ===
 
 impl Snapshot {
-    /// Reads what is there of the server `dst` that is asked by `kind`.
+    /// Reads what is there of the server `dst` that is asked by `kind`, and touches nothing: the file may be another
+    /// process's.
     pub(super) fn open(folder: &StateDir, kind: &str, dst: &Path, limits: Limits) -> Self {
         let head = Head { rosterd: "relay".to_owned(), format: FORMAT, kind: kind.to_owned(), dst: dst.to_string() };
         let file = folder.file("relay.snapshot.gz", "the file of last good values");
         let read = file.open().and_then(|there| there.map_or_else(|| Ok(HashMap::new()), |there| read(there, &head)));
-        let unclaimed = read.unwrap_or_else(|error| {
-            file.set_aside(&error);
-            HashMap::new()
-        });
+        let (unclaimed, unread) = match read {
+            Ok(unclaimed) => (unclaimed, None),
+            Err(error) => (HashMap::new(), Some(error)),
+        };
         if !unclaimed.is_empty() {
             tracing::info!(
                 values = unclaimed.len(),
                 "last good values of before are there, should the servers be away"
             );
         }
-        Self { file, head, limits, unclaimed: Mutex::new(unclaimed) }
+        Self { file, head, limits, unclaimed: Mutex::new(unclaimed), unread: Mutex::new(unread) }
+    }
+
+    /// The file is ours: what is of no use there makes room. Blocks.
+    pub(super) fn is_ours(&self) {
+        self.file.is_ours();
+        if let Some(error) = self.unread.lock().take() {
+            self.file.set_aside(&error);
+        }
     }
 
     /// Whether there is a last good answer of before.
@@ -121,11 +132,12 @@ impl Snapshot {
         }
     }
 
-    /// Writes what is known, and what of before nobody has asked for yet.
+    /// Writes what is known, and what of before nobody has asked for yet. The file must be ours.
     ///
     /// # Errors
     /// The file system does not take it; the file of before stays.
     pub(super) fn write(&self, known: &[(Ask, SystemTime, Known)]) -> io::Result<()> {
+        self.is_ours();
         let now = seconds(SystemTime::now());
         let still: Vec<Entry> = {
             let mut unclaimed = self.unclaimed.lock();
@@ -273,7 +285,10 @@ mod tests {
     }
 
     fn open(folder: &FilePath) -> Snapshot {
-        Snapshot::open(&StateDir::open(folder), "io.l5d.namerd", &path("/$/inet/namerd/4100"), Limits::DEFAULT)
+        let dst = path("/$/inet/namerd/4100");
+        let snapshot = Snapshot::open(&StateDir::open(folder), "io.l5d.namerd", &dst, Limits::DEFAULT);
+        snapshot.is_ours();
+        snapshot
     }
 
     /// One value of each kind, as answers.
@@ -360,6 +375,9 @@ mod tests {
         let state = StateDir::open(folder.path());
         let other = Snapshot::open(&state, "io.l5d.namerd", &path("/$/inet/other/4100"), Limits::DEFAULT);
         assert_eq!(other.unclaimed.lock().len(), 0);
+        assert_eq!(fs::read(&file).expect("it may be another process's"), whole);
+        other.is_ours();
+        assert!(!file.exists(), "set aside");
         write(folder.path(), SystemTime::now());
         assert_eq!(open(folder.path()).unclaimed.lock().len(), 5, "and later ones are good again");
     }

@@ -10,7 +10,6 @@ use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, recvmsg, sendmsg, socket_with,
-    sockopt,
 };
 use rustix::process::geteuid;
 use tokio::io::Interest;
@@ -28,7 +27,7 @@ const SPACE: usize = rustix::cmsg_space!(ScmRights(MOST_SOCKETS));
 pub(super) struct Channel {
     /// Of packets, although the type speaks of streams: what differs is what the kernel does with them.
     socket: UnixStream,
-    pid: i32,
+    peer: String,
 }
 
 /// Why there is no message.
@@ -42,8 +41,10 @@ pub(super) enum Broken {
     Foreigner(u32),
     #[error("what the other process says makes no sense: {0}")]
     Nonsense(String),
-    #[error("the other process refuses: {0}")]
+    #[error("it refuses: {0}")]
     Refused(String),
+    #[error("its ports are closed, and it ends")]
+    Ending,
     #[error(transparent)]
     System(#[from] Errno),
 }
@@ -67,18 +68,30 @@ impl Channel {
 
     /// Goes on with a connection, if it is with a process of the same user. Must be called within a runtime.
     pub(super) fn on(socket: OwnedFd) -> Result<Self, Broken> {
-        let peer = sockopt::socket_peercred(&socket)?;
-        if peer.uid != geteuid() {
-            return Err(Broken::Foreigner(peer.uid.as_raw()));
-        }
-        let pid = peer.pid.as_raw_nonzero().get();
         let socket = UnixStream::from_std(socket.into())?;
-        Ok(Self { socket, pid })
+        let of = socket.peer_cred()?;
+        if of.uid() != geteuid().as_raw() {
+            return Err(Broken::Foreigner(of.uid()));
+        }
+        // There is none of ours for a process of another container.
+        let pid = of.pid().filter(|pid| *pid > 0);
+        let peer = pid.map_or_else(|| "a process of another container".to_owned(), |pid| format!("process {pid}"));
+        Ok(Self { socket, peer })
     }
 
-    /// The id of the other process, as the kernel says.
-    pub(super) fn pid(&self) -> i32 {
-        self.pid
+    /// The other process, for messages, by the id that the kernel says.
+    pub(super) fn peer(&self) -> &str {
+        &self.peer
+    }
+
+    /// Waits until the other process has ended, or has closed this. Nothing is said any more. Cancel safe.
+    pub(super) async fn ended(&self) {
+        loop {
+            match self.receive(Duration::from_secs(3_600)).await {
+                Ok(_) | Err(Broken::Silent(_)) => {}
+                Err(_) => return,
+            }
+        }
     }
 
     /// Sends one message, and sockets with it.
@@ -133,6 +146,7 @@ impl Channel {
         }
         match serde_json::from_slice(&text[..length]) {
             Ok(Message::Refused { reason }) => Err(Broken::Refused(reason)),
+            Ok(Message::Ending) => Err(Broken::Ending),
             Ok(message) => Ok((message, sockets)),
             Err(error) => Err(Broken::Nonsense(error.to_string())),
         }

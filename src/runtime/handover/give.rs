@@ -2,12 +2,15 @@
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
-use std::sync::Weak;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use rustix::fs::{Mode, chmod};
 use rustix::net::{SocketAddrUnix, bind, listen};
 use tokio::net::{TcpListener, UnixListener};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::channel::{Broken, Channel, unconnected};
@@ -18,17 +21,29 @@ use crate::runtime::{Drain, Listener, Request};
 
 /// The first word comes with the connection.
 const HELLO: Duration = Duration::from_secs(5);
-/// A new process is ready after five seconds, or after a while longer on a machine that is busy.
+/// A new process is ready after some seconds, or after a while longer on a machine that is busy.
 const START: Duration = Duration::from_secs(60);
 /// And then it serves at once.
 const SERVING: Duration = Duration::from_secs(10);
 /// Pause after an accept that failed.
 const PAUSE: Duration = Duration::from_millis(100);
+/// Who has gone is noticed within this time, before somebody else is turned away for it.
+const MOMENT: Duration = Duration::from_millis(100);
+/// So many are told at a time that another one was first.
+const MOST_TURNED_AWAY: usize = 16;
 
 /// The sockets of this process, for whoever takes over. They are not kept open by this.
 #[derive(Debug, Default)]
 pub struct Offer {
-    sockets: Vec<(Passed, Weak<TcpListener>)>,
+    sockets: Vec<Offered>,
+}
+
+#[derive(Debug)]
+struct Offered {
+    passed: Passed,
+    socket: Weak<TcpListener>,
+    /// See [`Listener::is_left`].
+    left: Arc<AtomicBool>,
 }
 
 /// Where a new process asks. The path stays when it closes: what is there may be another process's by then.
@@ -44,7 +59,8 @@ impl Offer {
         let (key, configured) = listener.place();
         let what = listener.what().to_owned();
         let passed = Passed { key: key.to_owned(), what, configured, lives_on: listener.lives_on };
-        self.sockets.push((passed, std::sync::Arc::downgrade(&listener.socket)));
+        let (socket, left) = (Arc::downgrade(&listener.socket), listener.left.clone());
+        self.sockets.push(Offered { passed, socket, left });
     }
 
     /// Hands the sockets over to the first process that asks for them and proves to serve, and has `drain` end this one.
@@ -52,7 +68,7 @@ impl Offer {
     pub fn keep(self, files: &Files, drain: Drain) -> Option<AbortOnDropHandle<()>> {
         let path = files.directory().path().join(SOCKET);
         match Door::open(&path) {
-            Ok(door) => Some(AbortOnDropHandle::new(tokio::spawn(self.wait(door, drain)))),
+            Ok(door) => Some(AbortOnDropHandle::new(tokio::spawn(self.wait(door, files.clone(), drain)))),
             Err(error) => {
                 // Most likely the path is longer than the 107 bytes that a socket may have.
                 tracing::warn!(path = %path.display(), %error, "nobody can take over: no socket can be made there");
@@ -61,26 +77,46 @@ impl Offer {
         }
     }
 
-    async fn wait(self, door: Door, drain: Drain) {
+    async fn wait(self, door: Door, files: Files, drain: Drain) {
+        let (mut turned_away, mut next) = (JoinSet::new(), None);
         loop {
-            let asked = match door.next().await {
-                Ok(asked) => asked,
-                Err(error) => {
-                    tracing::warn!(%error, "a process that wants to take over cannot be heard");
-                    tokio::time::sleep(PAUSE).await;
-                    continue;
+            let asked = match next.take() {
+                Some(next) => next,
+                None => door.next().await,
+            };
+            tracing::info!("{} asks for the sockets", asked.peer());
+            let since = Instant::now();
+            let mut handing = std::pin::pin!(self.hand_over(&asked, &files, &drain));
+            let outcome = loop {
+                tokio::select! {
+                    biased;
+                    outcome = &mut handing => break outcome,
+                    other = door.next() => {
+                        if let Ok(outcome) = timeout(MOMENT, &mut handing).await {
+                            next = Some(other);
+                            break outcome;
+                        }
+                        let reason = format!("{} is taking over since {} s", asked.peer(), since.elapsed().as_secs());
+                        tracing::warn!("{} asks for the sockets, too: {reason}", other.peer());
+                        while turned_away.try_join_next().is_some() {}
+                        if turned_away.len() < MOST_TURNED_AWAY {
+                            turned_away.spawn(async move { turn_away(&other, reason).await });
+                        }
+                    }
                 }
             };
-            let pid = asked.pid();
-            tracing::info!(pid, "a new process asks for the sockets");
-            match self.hand_over(&asked, &drain).await {
-                Ok(()) => return,
-                Err(error) => tracing::warn!(pid, %error, "the hand-over has failed; serving on"),
+            match outcome {
+                Ok(()) => {
+                    drop(door);
+                    // The new one knows by the end of this connection that it is the turn of its own files.
+                    return std::future::pending().await;
+                }
+                Err(error) => tracing::warn!(%error, "the hand-over to {} has failed; serving on", asked.peer()),
             }
         }
     }
 
-    async fn hand_over(&self, channel: &Channel, drain: &Drain) -> Result<(), Broken> {
+    async fn hand_over(&self, channel: &Channel, files: &Files, drain: &Drain) -> Result<(), Broken> {
         let (hello, _) = channel.receive(HELLO).await?;
         let Message::Hello { version } = hello else {
             return Err(Broken::Nonsense(format!("{hello:?} in place of a greeting")));
@@ -88,30 +124,48 @@ impl Offer {
         if version != VERSION {
             return refuse(channel, format!("it speaks version {VERSION} of the hand-over, and not {version}")).await;
         }
-        self.pass(channel).await?;
+        self.pass(channel, files).await?;
         channel.expect(&Message::Ready, START).await?;
         channel.send(&Message::GoAhead, &[]).await?;
-        channel.expect(&Message::Serving, SERVING).await?;
-        drain.request(Request::hand_over(&format!("a hand-over to process {}", channel.pid())));
+        let left = match channel.receive(SERVING).await? {
+            (Message::Serving { left }, _) => left,
+            (other, _) => return Err(Broken::Nonsense(format!("{other:?} in place of its serving"))),
+        };
+        for Offered { passed, left: is_left, .. } in &self.sockets {
+            is_left.store(left.contains(&passed.key), Ordering::Release);
+        }
+        drain.request(Request::hand_over(&format!("a hand-over to {}", channel.peer())));
+        files.leave();
         // It serves, whatever comes of this.
         let _ = channel.send(&Message::Leaving, &[]).await;
         Ok(())
     }
 
-    async fn pass(&self, channel: &Channel) -> Result<(), Broken> {
-        let sockets: Option<Vec<_>> = self.sockets.iter().map(|(_, socket)| socket.upgrade()).collect();
-        let Some(sockets) = sockets else {
-            return refuse(channel, "it has closed its ports, and is about to end".to_owned()).await;
-        };
-        let listeners = self.sockets.iter().map(|(passed, _)| passed.clone()).collect();
-        let sockets: Vec<BorrowedFd<'_>> = sockets.iter().map(AsFd::as_fd).collect();
+    /// Passes the sockets that are open: at the end of a process that is the one of the admin server, and then none.
+    async fn pass(&self, channel: &Channel, files: &Files) -> Result<(), Broken> {
+        let open = self.sockets.iter().filter_map(|Offered { passed, socket, .. }| Some((passed, socket.upgrade()?)));
+        let open: Vec<_> = open.collect();
+        if open.is_empty() {
+            files.leave();
+            channel.send(&Message::Ending, &[]).await?;
+            return Err(Broken::Ending);
+        }
+        let listeners = open.iter().map(|(passed, _)| (*passed).clone()).collect();
+        let sockets: Vec<BorrowedFd<'_>> = open.iter().map(|(_, socket)| socket.as_fd()).collect();
         channel.send(&Message::Listeners { listeners }, &sockets).await
     }
 }
 
 async fn refuse(channel: &Channel, reason: String) -> Result<(), Broken> {
     channel.send(&Message::Refused { reason: reason.clone() }, &[]).await?;
-    Err(Broken::Nonsense(reason))
+    Err(Broken::Refused(reason))
+}
+
+/// What was said must be read before the connection ends, or the answer is lost with it.
+async fn turn_away(channel: &Channel, reason: String) {
+    if channel.receive(HELLO).await.is_ok() {
+        let _ = refuse(channel, reason).await;
+    }
 }
 
 // === impl Door ===
@@ -131,8 +185,21 @@ impl Door {
         Ok(Self { socket })
     }
 
-    async fn next(&self) -> Result<Channel, Broken> {
-        let (accepted, _) = self.socket.accept().await?;
-        Channel::on(accepted.into_std()?.into())
+    /// The next one that may ask. Cancel safe.
+    async fn next(&self) -> Channel {
+        loop {
+            let error = match self.socket.accept().await {
+                Ok((accepted, _)) => match accepted.into_std().map_err(Broken::from).map(Into::into) {
+                    Ok(socket) => match Channel::on(socket) {
+                        Ok(channel) => return channel,
+                        Err(error) => error,
+                    },
+                    Err(error) => error,
+                },
+                Err(error) => error.into(),
+            };
+            tracing::warn!(%error, "a process that wants to take over cannot be heard");
+            tokio::time::sleep(PAUSE).await;
+        }
     }
 }

@@ -3,7 +3,7 @@
 //! ```text
 //! new                                   old
 //! Hello       ─────────────────────►
-//!             ◄─────────────────────    Listeners, with the sockets (or Refused)
+//!             ◄─────────────────────    Listeners, with the sockets (or Refused, or Ending)
 //!   (starts, gets ready on its own state, accepts nothing)
 //! Ready       ─────────────────────►
 //!             ◄─────────────────────    GoAhead
@@ -44,12 +44,18 @@ pub(super) enum Message {
         /// For people.
         reason: String,
     },
+    /// There is nothing to be had any more: the ports are closed, and the process ends.
+    Ending,
     /// The new process could serve now.
     Ready,
     /// It is to begin.
     GoAhead,
     /// It does.
-    Serving,
+    Serving {
+        /// Blocks of the old process whose sockets it has not taken: nobody else accepts from them.
+        #[serde(default)]
+        left: Vec<String>,
+    },
     /// The old process accepts no more, and leaves.
     Leaving,
 }

@@ -6,7 +6,7 @@
 //! leave. If it fails before that, at whatever point, nothing has changed for the old one.
 //!
 //! Files in `stateDir` have one owner, who holds the lock there. The old process keeps them until it ends, with the last
-//! of its sessions; then the new one takes them up. Sockets that a supervisor has opened come by another way
+//! of its sessions; then the new one takes them up, one after the other where there are several. Sockets that a supervisor has opened come by another way
 //! ([`activated`]) to the same place.
 
 mod activation;
@@ -23,7 +23,7 @@ pub use activation::activated;
 pub use files::Files;
 pub use give::Offer;
 pub use sockets::Inherited;
-pub use take::{TakeOver, TakeOverError};
+pub use take::{Predecessor, TakeOver, TakeOverError};
 
 /// The socket in `stateDir`.
 const SOCKET: &str = "handover.sock";

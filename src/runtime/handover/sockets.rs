@@ -77,11 +77,12 @@ impl Inherited {
         Some(Found { listener, lives_on })
     }
 
-    /// All blocks have what they need. What is left of another rosterd is closed there and here.
+    /// All blocks have what they need. What is left of another rosterd is closed there and here: its blocks.
     ///
     /// # Errors
     /// A supervisor has passed a socket that nobody would accept from: its clients would wait for ever.
-    pub fn finish(self) -> Result<(), String> {
+    pub fn finish(self) -> Result<Vec<String>, String> {
+        let mut left = Vec::new();
         for socket in self.sockets {
             let Socket { address, name, .. } = &socket;
             if socket.lives_on() {
@@ -91,8 +92,9 @@ impl Inherited {
                 ));
             }
             tracing::info!(%address, socket = *name, "not in this configuration any more: closed");
+            left.extend(socket.was.map(|was| was.key));
         }
-        Ok(())
+        Ok(left)
     }
 }
 

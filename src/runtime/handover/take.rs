@@ -9,6 +9,7 @@ use rustix::io::Errno;
 use tokio::time::{Instant, sleep};
 
 use super::channel::{Broken, Channel};
+use super::files::Holder;
 use super::message::{Message, VERSION};
 use super::{Files, Inherited, SOCKET};
 
@@ -27,32 +28,45 @@ pub struct TakeOver {
     files: Files,
 }
 
-/// Why nothing was handed over. The old process serves on.
+/// The process that was here before, and leaves.
+#[derive(Debug)]
+pub struct Predecessor(Channel);
+
+/// Why nothing was handed over.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot take over from process {pid}: {source}; it serves on")]
+#[error("cannot take over from {from}: {source}; {outlook}")]
 pub struct TakeOverError {
-    pid: i32,
+    from: String,
     source: Broken,
+    outlook: &'static str,
 }
+
+/// It has said something, or holds its files, after all.
+const SERVES_ON: &str = "it serves on";
+const UNHEARD: &str = "look whether it serves; if it hangs, end it and start again";
 
 // === impl TakeOver ===
 
 impl TakeOver {
-    /// Asks the process that has these files for its listening sockets. None if there is no such process. Must be called
+    /// Asks the process that has these files for its listening sockets. None if no process serves with them. Must be called
     /// within a runtime.
     ///
     /// # Errors
-    /// There is one, and it does not hand over.
+    /// One serves, and does not hand over.
     pub async fn ask(files: &Files) -> Result<Option<(Self, Inherited)>, TakeOverError> {
         let Some(channel) = connect(files).await? else { return Ok(None) };
-        let pid = channel.pid();
-        let inherited = sockets(&channel).await.map_err(|source| TakeOverError { pid, source })?;
-        Ok(Some((Self { channel, files: files.clone() }, inherited)))
+        match sockets(&channel).await {
+            Ok(inherited) => Ok(Some((Self { channel, files: files.clone() }, inherited))),
+            // Nobody else will accept, so this process may.
+            Err(Broken::Ending) => Ok(None),
+            Err(Broken::Gone) if files.holder() != Holder::Serving => Ok(None),
+            Err(source) => Err(TakeOverError::of(&channel, source)),
+        }
     }
 
-    /// The id of the old process.
-    pub fn pid(&self) -> i32 {
-        self.channel.pid()
+    /// The old process, for messages.
+    pub fn from(&self) -> &str {
+        self.channel.peer()
     }
 
     /// Says that this process could serve now, and waits for its turn.
@@ -68,38 +82,49 @@ impl TakeOver {
             Ok(()) => Ok(()),
             // Then the sockets are nobody's but ours.
             Err(Broken::Gone) if self.has_ended().await => {
-                tracing::warn!(pid = self.pid(), "the old process has ended before it could leave");
+                tracing::warn!("{} has ended before it could leave", self.from());
                 Ok(())
             }
-            Err(source) => Err(TakeOverError { pid: self.pid(), source }),
+            Err(source) => Err(TakeOverError::of(&self.channel, source)),
         }
     }
 
-    /// Says that this process accepts connections, so that the old one leaves. False if it may be there to stay.
-    pub async fn serving(self) -> bool {
-        let pid = self.pid();
+    /// Waits until the old process has ended without a word: clients wait for this one then. Cancel safe.
+    pub async fn orphaned(&self) {
+        self.channel.ended().await;
+        if !self.has_ended().await {
+            std::future::pending().await // it has only closed the door, and `ready` will tell
+        }
+    }
+
+    /// Says that this process accepts connections, except on the sockets of these blocks of the old one, so that the old
+    /// one leaves. None if it may be there to stay.
+    pub async fn serving(self, left: Vec<String>) -> Option<Predecessor> {
+        // Before the old one serves nobody any more, so that somebody is seen to serve at any time.
+        self.files.become_heir();
         let told = async {
-            self.channel.send(&Message::Serving, &[]).await?;
+            self.channel.send(&Message::Serving { left }, &[]).await?;
             self.channel.expect(&Message::Leaving, PATIENCE).await
         };
         match told.await {
-            Ok(()) => tracing::info!(pid, "took over; the old process leaves"),
+            Ok(()) => tracing::info!("took over; {} leaves", self.from()),
             Err(Broken::Gone) if self.has_ended().await => {
-                tracing::warn!(pid, "the old process has ended instead of leaving");
+                tracing::warn!("{} has ended instead of leaving", self.from());
             }
             Err(error) => {
-                tracing::error!(pid, %error, "the old process does not say that it leaves: both serve; end one by hand");
-                return false;
+                tracing::error!(%error, "{} does not say that it leaves: both serve; end one by hand", self.from());
+                self.files.stay_without();
+                return None;
             }
         }
-        true
+        Some(Predecessor(self.channel))
     }
 
     /// Has the old process ended, or only given up waiting for this one? Its end of the connection closes a moment before
     /// its lock goes.
     async fn has_ended(&self) -> bool {
         let until = Instant::now() + ENDING;
-        while self.files.are_taken() {
+        while self.files.holder() == Holder::Serving {
             if Instant::now() >= until {
                 return false;
             }
@@ -109,24 +134,45 @@ impl TakeOver {
     }
 }
 
-/// None if nobody has the files.
+// === impl Predecessor ===
+
+impl Predecessor {
+    /// Waits until it has ended: whoever took over from this process in turn has to wait for this one. Cancel safe.
+    pub async fn ended(&self) {
+        self.0.ended().await;
+    }
+}
+
+// === impl TakeOverError ===
+
+impl TakeOverError {
+    fn of(channel: &Channel, source: Broken) -> Self {
+        let outlook = if matches!(source, Broken::Silent(_)) { UNHEARD } else { SERVES_ON };
+        Self { from: channel.peer().to_owned(), source, outlook }
+    }
+}
+
+/// None if nobody serves.
 async fn connect(files: &Files) -> Result<Option<Channel>, TakeOverError> {
     let until = Instant::now() + SETTLING;
     loop {
-        match Channel::connect(&files.directory().path().join(SOCKET)) {
+        let error = match Channel::connect(&files.directory().path().join(SOCKET)) {
             Ok(channel) => return Ok(Some(channel)),
-            Err(Broken::System(Errno::NOENT | Errno::CONNREFUSED | Errno::AGAIN))
-                if files.are_taken() && Instant::now() < until =>
-            {
-                sleep(TICK).await;
+            Err(error) => error,
+        };
+        let is_settling = matches!(error, Broken::System(Errno::NOENT | Errno::CONNREFUSED | Errno::AGAIN));
+        match files.holder() {
+            Holder::Serving if is_settling && Instant::now() < until => sleep(TICK).await,
+            Holder::Serving => {
+                return Err(TakeOverError { from: files.owner(), source: error, outlook: UNHEARD });
             }
-            Err(Broken::System(Errno::NOENT | Errno::CONNREFUSED)) if !files.are_taken() => return Ok(None),
             // Nothing that is wrong with the directory keeps anybody from an ordinary start.
-            Err(error) if !files.are_taken() => {
-                tracing::warn!(%error, "it cannot be asked whether there is a process to take over from");
+            Holder::Nobody | Holder::Leaving => {
+                if !is_settling {
+                    tracing::warn!(%error, "it cannot be asked whether there is a process to take over from");
+                }
                 return Ok(None);
             }
-            Err(source) => return Err(TakeOverError { pid: 0, source }),
         }
     }
 }
@@ -142,7 +188,7 @@ async fn sockets(channel: &Channel) -> Result<Inherited, Broken> {
     }
     let mut inherited = Inherited::default();
     for (passed, socket) in listeners.into_iter().zip(sockets) {
-        let name = format!("socket {} of process {}", passed.key, channel.pid());
+        let name = format!("socket {} of {}", passed.key, channel.peer());
         inherited.add(TcpListener::from(socket), Some(passed), name).map_err(Broken::Nonsense)?;
     }
     Ok(inherited)

@@ -14,13 +14,12 @@ use rustls::{ClientConfig, RootCertStore};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::super::{Conn, Connections, Endpoint, Listener, Queue, accept};
+use super::super::{Conn, Connections, Drain, Endpoint, Listener, Phase, accept};
 use super::reload::Lookout;
 use super::testing::{Authority, Issued, file, server};
 use super::{Reason, Renewals, Server};
@@ -33,7 +32,7 @@ struct World {
     authority: Authority,
     folder: TempDir,
     connections: Arc<Connections>,
-    stop: Option<oneshot::Sender<()>>,
+    drain: Drain,
     server: AbortOnDropHandle<()>,
 }
 
@@ -63,14 +62,13 @@ impl World {
         })
         .expect("free port");
         let address = listener.address();
-        let (stop, stopped) = oneshot::channel::<()>();
-        let stopped = async move {
-            drop(stopped.await);
-            Queue::Ours
-        };
+        let drain = Drain::new();
         let connections = Connections::new(1_000);
-        let server = AbortOnDropHandle::new(tokio::spawn(accept(listener, connections.clone(), stopped, echo)));
-        Self { tls, address, authority, folder, connections, stop: Some(stop), server }
+        let (going, counted) = (drain.clone(), connections.clone());
+        let server = AbortOnDropHandle::new(tokio::spawn(async move {
+            accept(listener, counted, &going, Phase::Close, echo).await;
+        }));
+        Self { tls, address, authority, folder, connections, drain, server }
     }
 
     async fn tcp(&self) -> TcpStream {
@@ -151,7 +149,7 @@ async fn a_client_that_goes_without_a_word_is_no_failure() {
     let stream = world.tcp().await;
     world.open(1).await;
     drop(stream);
-    drop(world.stop.take());
+    world.drain.enter(Phase::Close);
     within(&mut world.server).await.expect("ends with its connections");
     assert_eq!(world.failures(), []);
 }
@@ -258,7 +256,7 @@ async fn a_handshake_that_hangs_does_not_hold_up_the_end() {
     stream.write_all(b"\x16\x03\x01").await.expect("write");
     world.open(2).await;
     let began = Instant::now();
-    drop(world.stop.take());
+    world.drain.enter(Phase::Close);
     let mut rest = Vec::new();
     // What was not read of it makes the end a reset.
     let _ = within(stream.read_to_end(&mut rest)).await;

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tempfile::TempDir;
 
-use crate::support::{Rosterd, folder};
+use crate::support::{Authority, Rosterd, folder};
 
 const THRIFT: &str = "io.l5d.thriftNameInterpreter";
 
@@ -17,24 +17,36 @@ const THRIFT: &str = "io.l5d.thriftNameInterpreter";
 struct Home {
     folder: TempDir,
     written: AtomicUsize,
+    /// What the interfaces have besides: how they speak TLS.
+    tls: String,
 }
 
 impl Home {
     fn new() -> Self {
         let folder = folder();
         std::fs::create_dir(folder.path().join("disco")).expect("an empty folder");
-        Self { folder, written: AtomicUsize::new(0) }
+        Self { folder, written: AtomicUsize::new(0), tls: String::new() }
+    }
+
+    /// With interfaces that speak TLS.
+    fn with_tls(authority: &Authority) -> Self {
+        let mut home = Self::new();
+        let path = home.folder.path();
+        authority.issue().write_to(path);
+        let path = path.display();
+        home.tls = format!(", tls: {{certPath: {path}/cert.pem, keyPath: {path}/key.pem}}");
+        home
     }
 
     /// A configuration on free ports, or on those of the process before, with further keys.
     fn config(&self, keys: &str) -> String {
-        let home = self.folder.path().display();
+        let (home, tls) = (self.folder.path().display(), &self.tls);
         format!(
             "storage: {{kind: io.l5d.inMemory, namespaces: {{default: '/svc => /#/io.l5d.fs'}}}}
 namers: [{{kind: io.l5d.fs, rootDir: {home}/disco}}]
 interfaces:
-- {{kind: io.l5d.httpController, port: 0}}
-- {{kind: {THRIFT}, port: 0}}
+- {{kind: io.l5d.httpController, port: 0{tls}}}
+- {{kind: {THRIFT}, port: 0{tls}}}
 stateDir: {home}/state
 {keys}"
         )

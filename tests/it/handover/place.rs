@@ -50,22 +50,164 @@ fn a_new_process_whose_further_port_is_taken_ends_and_the_old_one_serves_on() {
 fn a_new_process_that_is_killed_before_it_is_ready_changes_nothing() {
     let home = Home::new();
     let mut old = home.start("");
-    // A name server that never answers holds readiness back for five seconds.
-    let silent = std::net::TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
-    let port = silent.local_addr().expect("bound").port();
-    let config = home.config("").replace(
-        "storage: {kind: io.l5d.inMemory, namespaces: {default: '/svc => /#/io.l5d.fs'}}",
-        &format!("storage: {{kind: io.l5d.consul, host: 127.0.0.1, port: {port}}}"),
-    );
+    // A name server that never answers holds it back.
+    let (_silent, config) = with_silent_storage(&home);
     let mut new = Rosterd::spawn_with(folder(), &config, &["--take-over"]);
     new.wait_for_output("taking over from the running process");
     // Who connects meanwhile gets the old one's answer.
     assert_eq!(get(old.http(), "/api/1/dtabs").text(), "[\"default\"]\n");
     new.signal(Signal::KILL);
     new.wait(PATIENCE).expect("killed");
-    old.wait_for_output("the hand-over has failed; serving on");
+    old.wait_for_output("has failed; serving on");
     assert!(old.wait(Duration::ZERO).is_none());
     serves_on(&home, old);
+}
+
+/// A storage that takes connections and never answers.
+fn with_silent_storage(home: &Home) -> (std::net::TcpListener, String) {
+    let silent = std::net::TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
+    let port = silent.local_addr().expect("bound").port();
+    let config = home.config("").replace(
+        "storage: {kind: io.l5d.inMemory, namespaces: {default: '/svc => /#/io.l5d.fs'}}",
+        &format!("storage: {{kind: io.l5d.consul, host: 127.0.0.1, port: {port}}}"),
+    );
+    (silent, config)
+}
+
+#[test]
+fn a_new_process_whose_storage_does_not_answer_ends_and_the_old_one_serves_what_it_knows() {
+    let home = Home::new();
+    let old = home.start("");
+    let (_silent, config) = with_silent_storage(&home);
+    let mut new = Rosterd::spawn_with(folder(), &config, &["--take-over"]);
+    assert_eq!(new.wait(Duration::from_secs(60)).and_then(|status| status.code()), Some(1));
+    let why = format!("the storage has not answered for 20 s, and process {} knows what it last said", old.pid());
+    assert!(new.output().contains(&why), "{}", new.output());
+    serves_on(&home, old);
+}
+
+#[test]
+fn a_new_process_whose_predecessor_dies_meanwhile_serves_at_once() {
+    let home = Home::new();
+    let mut old = home.start("");
+    let (_silent, config) = with_silent_storage(&home);
+    let mut new = Rosterd::spawn_with(folder(), &config, &["--take-over"]);
+    new.wait_for_output("taking over from the running process");
+    old.signal(Signal::KILL);
+    old.wait(PATIENCE).expect("killed");
+    new.wait_for_output("has ended; serving at once");
+    new.learn_ports(&config);
+    assert_eq!(new.http(), old.http());
+    new.wait_for_output("the files in stateDir are ours now");
+}
+
+#[test]
+fn if_the_new_process_dies_while_the_old_one_leaves_the_next_one_serves_at_once() {
+    let home = Home::new();
+    home.set("web", 1);
+    let mut old = home.start("drain: {spreadMs: 0}\n");
+    // A poll that keeps the old process for ten seconds.
+    let mut router = mux::session(old.port(THRIFT));
+    router.send(&mux::tdispatch(2, &mux::addr(b"", &["#", "io.l5d.fs", "web"], "default").write()));
+    let known = mux::stamp(&mux::reply(&router.frame()));
+    router.send(&mux::tdispatch(2, &mux::addr(&known, &["#", "io.l5d.fs", "web"], "default").write()));
+    let mut new = home.take_over("");
+    old.wait_for_output("a hand-over to process");
+    new.signal(Signal::KILL);
+    new.wait(PATIENCE).expect("killed");
+    let (http, admin) = (old.http(), old.admin());
+    let config = home.config("").replace("httpController, port: 0", &format!("httpController, port: {http}"));
+    for arguments in [&["--take-over"][..], &[]] {
+        let mut next = Rosterd::spawn_with(folder(), &config, arguments);
+        next.learn_ports(&config);
+        assert_eq!(get(http, "/api/1/dtabs").text(), "[\"default\"]\n");
+        assert!(old.wait(Duration::ZERO).is_none(), "the old one is still there, and has the files");
+        assert_ne!(next.admin(), admin, "a port 0 is any port");
+        next.signal(Signal::KILL);
+        next.wait(PATIENCE).expect("killed");
+    }
+    let mut last = Rosterd::spawn_with(folder(), &config, &["--take-over"]);
+    last.learn_ports(&config);
+    drop(router);
+    assert_eq!(old.wait(PATIENCE).and_then(|status| status.code()), Some(0));
+    last.wait_for_output("the files in stateDir are ours now");
+}
+
+#[test]
+fn the_files_of_a_relay_are_left_alone_by_a_new_process_that_fails() {
+    let home = Home::new();
+    let relay = |dst: u16, more: &str| {
+        format!(
+            "interpreter: {{kind: io.l5d.namerd, dst: /$/inet/127.0.0.1/{dst}}}\ninterfaces:\n- {{kind: {THRIFT}, port: 0}}\n\
+             {more}stateDir: {}/state\n",
+            home.folder.path().display()
+        )
+    };
+    let mut old = Rosterd::start(&relay(1, ""));
+    old.signal(Signal::TERM);
+    assert_eq!(old.wait(PATIENCE).and_then(|status| status.code()), Some(0));
+    let file = home.folder.path().join("state/relay.snapshot.gz");
+    let unfinished = home.folder.path().join("state/relay.snapshot.gz.new");
+    let before = std::fs::read(&file).expect("it writes what it knows when it ends");
+    let old = Rosterd::start(&relay(1, ""));
+    std::fs::write(&unfinished, "the old process is writing it").expect("written");
+    let taken = std::net::TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
+    let port = taken.local_addr().expect("bound").port();
+    let mut new =
+        Rosterd::spawn_with(folder(), &relay(2, &format!("- {{kind: {THRIFT}, port: {port}}}\n")), &["--take-over"]);
+    assert_eq!(new.wait(PATIENCE).and_then(|status| status.code()), Some(1));
+    assert!(new.output().contains("address in use"), "{}", new.output());
+    // One that gets further, and is told to end before its turn.
+    let new = Rosterd::spawn_with(folder(), &relay(2, ""), &["--take-over"]);
+    old.wait_for_output("a hand-over to process");
+    assert_eq!(std::fs::read(&file).expect("it is there"), before, "it is the old one's");
+    assert!(unfinished.exists());
+    drop(old);
+    new.wait_for_output("the files in stateDir are ours now");
+    new.wait_for_output("the file is set aside");
+}
+
+#[test]
+fn a_supervisor_is_told_who_serves_and_how_it_is() {
+    let home = Home::new();
+    let path = home.folder.path().join("notify");
+    let socket = std::os::unix::net::UnixDatagram::bind(&path).expect("a socket");
+    socket.set_read_timeout(Some(PATIENCE)).expect("set");
+    let hears = |wanted: &str| {
+        let mut all = Vec::new();
+        let mut bytes = [0; 4096];
+        loop {
+            let length = socket.recv(&mut bytes).unwrap_or_else(|error| panic!("no {wanted:?} in {all:?}: {error}"));
+            let text = String::from_utf8(bytes[..length].to_vec()).expect("text");
+            if text.contains(wanted) {
+                return text;
+            }
+            assert!(!text.contains("STOPPING"), "{text}");
+            all.push(text);
+        }
+    };
+    let supervised = |arguments: &str| {
+        let mut command = Command::new("sh");
+        let script = format!("exec \"$0\" {arguments} \"$@\"");
+        command.args(["-c", &script, env!("CARGO_BIN_EXE_rosterd")]).env("NOTIFY_SOCKET", &path);
+        let mut rosterd = Rosterd::spawn_by(command, folder(), &home.config(""));
+        rosterd.learn_ports(&home.config(""));
+        rosterd
+    };
+    let mut old = supervised("");
+    assert_eq!(hears("READY=1"), "READY=1\nSTATUS=serving\n");
+    for (signal, name) in [(Signal::HUP, "SIGHUP"), (Signal::USR1, "SIGUSR1"), (Signal::USR2, "SIGUSR2")] {
+        old.signal(signal);
+        old.wait_for_output(&format!("{name} ignored"));
+    }
+    let new = supervised("--take-over");
+    // Which of the two comes first is no matter.
+    let told = [hears("STATUS="), hears("STATUS=")];
+    let told = if told[0].contains("MAINPID") { told } else { [told[1].clone(), told[0].clone()] };
+    assert_eq!(told, [format!("MAINPID={}\nSTATUS=took over\n", new.pid()), "READY=1\nSTATUS=serving\n".to_owned()]);
+    assert_eq!(old.wait(PATIENCE).and_then(|status| status.code()), Some(0));
+    new.signal(Signal::TERM);
+    assert_eq!(hears("STOPPING=1"), "STOPPING=1\nSTATUS=draining\n", "the unit ends with this one");
 }
 
 #[test]

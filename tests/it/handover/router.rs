@@ -30,7 +30,7 @@ const RDRAIN: &[u8] = &[0xc0, 0, 0, 1];
 const RETRY: Duration = Duration::from_secs(1);
 const HANDSHAKE: Duration = Duration::from_secs(10);
 
-trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
+pub trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
 
 impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
 
@@ -176,23 +176,7 @@ impl Router {
     }
 
     async fn open(&mut self, port: u16) -> Result<u64, String> {
-        let socket = TcpStream::connect(("127.0.0.1", port)).await.map_err(|error| format!("connect: {error}"))?;
-        socket.set_nodelay(true).map_err(|error| error.to_string())?;
-        let mut stream: Box<dyn Stream> = match &self.world.tls {
-            None => Box::new(socket),
-            Some(tls) => {
-                let name = "localhost".try_into().expect("a name");
-                let connected = TlsConnector::from(tls.clone()).connect(name, socket).await;
-                Box::new(connected.map_err(|error| format!("TLS: {error}"))?)
-            }
-        };
-        for (said, answer) in [(PROBE, 0x7f), (TINIT, 0xbc)] {
-            write(&mut stream, said).await.map_err(|error| format!("handshake: {error}"))?;
-            let heard = read(&mut stream).await.map_err(|error| format!("handshake: {error}"))?;
-            if heard[0] != answer {
-                return Err(format!("handshake: {heard:?}"));
-            }
-        }
+        let stream = session(port, self.world.tls.as_ref()).await?;
         let (mut from, out) = split(stream);
         self.next_session += 1;
         let (id, events) = (self.next_session, self.events.clone());
@@ -284,6 +268,54 @@ impl Router {
             }
         }
     }
+}
+
+/// Connects to a port of this machine.
+pub async fn connect(port: u16, tls: Option<&Arc<ClientConfig>>) -> Result<Box<dyn Stream>, String> {
+    let socket = TcpStream::connect(("127.0.0.1", port)).await.map_err(|error| format!("connect: {error}"))?;
+    socket.set_nodelay(true).map_err(|error| error.to_string())?;
+    let Some(tls) = tls else { return Ok(Box::new(socket)) };
+    let name = "localhost".try_into().expect("a name");
+    let connected = TlsConnector::from(tls.clone()).connect(name, socket).await;
+    Ok(Box::new(connected.map_err(|error| format!("TLS: {error}"))?))
+}
+
+/// Opens a session.
+pub async fn session(port: u16, tls: Option<&Arc<ClientConfig>>) -> Result<Box<dyn Stream>, String> {
+    let mut stream = connect(port, tls).await?;
+    for (said, answer) in [(PROBE, 0x7f), (TINIT, 0xbc)] {
+        write(&mut stream, said).await.map_err(|error| format!("handshake: {error}"))?;
+        let heard = read(&mut stream).await.map_err(|error| format!("handshake: {error}"))?;
+        if heard[0] != answer {
+            return Err(format!("handshake: {heard:?}"));
+        }
+    }
+    Ok(stream)
+}
+
+/// Asks once for an id of `io.l5d.fs`, and again with the stamp of the answer, as a router does.
+pub async fn ask_twice(port: u16, tls: Option<&Arc<ClientConfig>>, name: &str) -> Result<(), String> {
+    let mut stream = session(port, tls).await?;
+    let mut known = Vec::new();
+    for poll in ["first", "second"] {
+        let call = tdispatch(2, &addr(&known, &["#", "io.l5d.fs", name], "default").write());
+        write(&mut stream, &call).await.map_err(|error| format!("{poll} poll: {error}"))?;
+        let frame = loop {
+            let frame = read(&mut stream).await.map_err(|error| format!("{poll} poll: {error}"))?;
+            match &frame[..] {
+                TDRAIN => write(&mut stream, RDRAIN).await.map_err(|error| error.to_string())?,
+                TPING => write(&mut stream, RPING).await.map_err(|error| error.to_string())?,
+                [0xfe, ..] => break frame,
+                other => return Err(format!("{poll} poll: {other:?}")),
+            }
+        };
+        let reply = (frame[4] == 0).then(|| reply(&frame)).ok_or_else(|| format!("{poll} poll: nacked"))?;
+        if reply.kind != REPLY || reply.body.field(0).is_none() {
+            return Err(format!("{poll} poll: {}", reply.to_json()));
+        }
+        known = stamp(&reply);
+    }
+    Ok(())
 }
 
 async fn write(out: &mut (impl AsyncWrite + Unpin), frame: &[u8]) -> std::io::Result<()> {

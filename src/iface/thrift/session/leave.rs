@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use super::dialect::Dialect;
 use super::{End, Session};
 use crate::mux::{Message, Tag};
-use crate::runtime::{Drain, Hold, Phase};
+use crate::runtime::{Drain, Greeting, Hold, Phase};
 
 /// How long a client is waited for that was told to go.
 const TOLD: Duration = Duration::from_secs(1);
@@ -31,6 +31,8 @@ pub(super) struct Leaving {
     /// Nothing that is left to wait for is worth waiting for.
     last: bool,
     hold: Option<Hold>,
+    /// Until it is known what the client speaks.
+    greeting: Option<Greeting>,
     drain: Drain,
     /// The phase in which it leaves: a second one for who came when the others had gone.
     leaves_at: Phase,
@@ -64,6 +66,7 @@ impl Leaving {
             known: false,
             last: false,
             hold: None,
+            greeting: Some(drain.greet()),
             drain: drain.clone(),
             leaves_at,
             next_phase,
@@ -169,6 +172,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Session<IO> {
     pub(super) fn begin_leaving(&mut self) {
         let (leaving, now) = (&mut self.leaving, Instant::now());
         leaving.hold = Some(leaving.drain.hold(leaving.leaves_at));
+        leaving.greeting = None;
         let phase = leaving.drain.phase();
         if phase < leaving.leaves_at {
             return;
