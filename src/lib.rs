@@ -21,6 +21,7 @@ pub mod interpreter;
 pub mod http1;
 pub mod iface;
 pub mod ledger;
+pub mod mesh;
 pub mod mux;
 pub mod thrift;
 pub mod wire;

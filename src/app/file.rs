@@ -275,7 +275,7 @@ namers:
 - {kind: io.l5d.marathon, prot: 1}
 - {kind: io.l5d.fs}
 interfaces:
-- {kind: io.l5d.mesh}
+- {kind: io.l5d.destination}
 - {kind: io.l5d.httpController, ip: localhost}
 telemetry: [{kind: io.l5d.prometheus, prefix: {}}]
 interpreter: {kind: io.l5d.mesh, dst: /$/inet/x/4321}
@@ -288,7 +288,7 @@ routers: []
             "2:17: io.l5d.zk: not built yet",
             "4:10: io.l5d.marathon: not built yet",
             "5:3: 'rootDir' is required for the io.l5d.fs namer",
-            "7:10: io.l5d.mesh: not built yet",
+            "7:10: io.l5d.destination: not built yet",
             "8:37: 'localhost' is not an IP string literal.",
             "9:47: expected text, found a mapping",
             "10:21: io.l5d.mesh: not built yet",

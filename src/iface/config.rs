@@ -4,6 +4,7 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use super::http::HttpControllerConfig;
+use super::mesh::MeshConfig;
 use super::thrift::ThriftConfig;
 use super::{Core, Serving};
 use crate::config::tree::Node;
@@ -15,6 +16,11 @@ pub trait InterfaceConfig: fmt::Debug + Send + Sync {
     /// The port if the element gives none.
     fn default_port(&self) -> u16;
 
+    /// The protocols that clients may choose in a TLS handshake (ALPN); none = no choice is made.
+    fn alpn(&self) -> &'static [&'static [u8]] {
+        &[]
+    }
+
     /// Serves what comes to `listener`, until the drain ends it. `kind` is the interface's name in metrics.
     fn serve(&self, core: &Core, kind: &'static str, listener: Listener) -> Serving;
 }
@@ -25,7 +31,9 @@ pub const KINDS: &[Kind<Box<dyn InterfaceConfig>>] = &[
         ThriftConfig::read(fields).map(|config| Box::new(config) as Box<dyn InterfaceConfig>)
     }),
     Kind::built("io.l5d.httpController", |_| Some(Box::new(HttpControllerConfig))),
-    Kind::not_yet("io.l5d.mesh"),
+    Kind::built("io.l5d.mesh", |fields| {
+        MeshConfig::read(fields).map(|config| Box::new(config) as Box<dyn InterfaceConfig>)
+    }),
     Kind::not_yet("io.l5d.destination"),
 ];
 
@@ -70,7 +78,7 @@ impl InterfaceBlock {
         let key = format!("interfaces[{place}]");
         Endpoint {
             what: format!("{} interface", self.kind),
-            tls: self.tls.clone().map(|loaded| tls::Server::new(key.clone(), loaded)),
+            tls: self.tls.clone().map(|loaded| tls::Server::new(key.clone(), loaded.speaking(self.config.alpn()))),
             key,
             address: self.address,
             options: self.socket_options.clone(),
@@ -125,7 +133,7 @@ mod tests {
 
     #[test]
     fn interfaces_that_are_not_built_yet_are_named() {
-        for kind in ["io.l5d.mesh", "io.l5d.destination"] {
+        for kind in ["io.l5d.destination"] {
             let messages = read(&format!("i: {{kind: {kind}, ip: x, cache: {{}}}}")).expect_err("refused");
             assert_eq!(messages, [format!("{kind}: not built yet")]);
         }

@@ -9,6 +9,7 @@ use prometheus_client::registry::Registry;
 
 use super::NameReader;
 use super::http::HttpMetrics;
+use super::mesh::MeshMetrics;
 use super::thrift::ThriftMetrics;
 use crate::config::Fixes;
 use crate::interpreter::Interpreter;
@@ -69,6 +70,8 @@ pub struct Sessions {
 pub struct IfaceMetrics {
     /// Those of the HTTP controller.
     pub http: HttpMetrics,
+    /// Those of the mesh interface.
+    pub mesh: MeshMetrics,
     /// Those of the thrift interface.
     pub thrift: ThriftMetrics,
 }
@@ -78,7 +81,11 @@ pub struct IfaceMetrics {
 impl IfaceMetrics {
     /// Makes and registers them.
     pub fn register(registry: &mut Registry) -> Self {
-        Self { http: HttpMetrics::register(registry), thrift: ThriftMetrics::register(registry) }
+        Self {
+            http: HttpMetrics::register(registry),
+            mesh: MeshMetrics::register(registry),
+            thrift: ThriftMetrics::register(registry),
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 mod config;
 mod core;
 pub mod http;
+pub mod mesh;
 mod names;
 #[cfg(test)]
 mod testing;

@@ -33,7 +33,7 @@ const BUILT: &[(&str, &[&str])] = &[
             "io.l5d.k8s.localnode",
         ],
     ),
-    ("interfaces", &["io.l5d.httpController", "io.l5d.thriftNameInterpreter"]),
+    ("interfaces", &["io.l5d.httpController", "io.l5d.mesh", "io.l5d.thriftNameInterpreter"]),
     (
         "telemetry",
         &["io.l5d.prometheus", "io.l5d.influxdb", "io.l5d.recentRequests", "io.l5d.tracelog", "io.l5d.zipkin"],

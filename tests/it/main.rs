@@ -13,6 +13,7 @@ mod docs;
 mod fixes;
 mod fuzz_entries;
 mod golden_http;
+mod golden_mesh;
 mod golden_thrift;
 mod handover;
 mod kubernetes;

@@ -45,6 +45,8 @@ pub struct Loaded {
     pub(super) block: ServerTls,
     pub(super) files: Files,
     pub(super) config: Arc<ServerConfig>,
+    /// What may be chosen in a handshake (ALPN).
+    pub(super) alpn: &'static [&'static [u8]],
     /// When the server's certificate is valid.
     pub(super) validity: Validity,
     /// Whom it is about.
@@ -78,6 +80,16 @@ impl Loaded {
         })
     }
 
+    /// The same for a server that speaks these protocols: a client that names others alone is refused, and one that
+    /// names none is taken at its word.
+    #[must_use]
+    pub fn speaking(mut self, alpn: &'static [&'static [u8]]) -> Self {
+        let mut config = (*self.config).clone();
+        config.alpn_protocols = alpn.iter().map(|name| name.to_vec()).collect();
+        (self.config, self.alpn) = (Arc::new(config), alpn);
+        self
+    }
+
     /// Makes of a block and its files what handshakes are made with; also gives warnings.
     pub(super) fn load(block: ServerTls, files: Files) -> Result<(Self, Troubles), Troubles> {
         let mut warnings = Vec::new();
@@ -106,7 +118,7 @@ impl Loaded {
             config.session_storage = Arc::new(NoServerSessionStorage {});
             config.send_tls13_tickets = 0;
         }
-        Ok((Self { block, files, config: Arc::new(config), validity, subject }, warnings))
+        Ok((Self { block, files, config: Arc::new(config), alpn: &[], validity, subject }, warnings))
     }
 }
 

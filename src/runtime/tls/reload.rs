@@ -105,7 +105,7 @@ impl Lookout {
                 }
             }
             Look::Settled(found) => match found.and_then(|files| Loaded::load(current.block.clone(), files)) {
-                Ok((loaded, warnings)) => self.use_it(loaded, &warnings),
+                Ok((loaded, warnings)) => self.use_it(loaded.speaking(current.alpn), &warnings),
                 Err(troubles) => self.refuse(&troubles),
             },
             Look::Nothing => {}
