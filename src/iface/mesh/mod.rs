@@ -79,8 +79,8 @@ pub fn serve(core: &Core, kind: &'static str, config: &MeshConfig, listener: Lis
     });
     let (connections, drain) = (core.connections.clone(), core.drain.clone());
     Box::pin(async move {
-        let stop = drain.accepts_until(Phase::Close);
-        runtime::accept(listener, connections, stop, move |io, peer| session::serve(io, peer, server.clone())).await;
+        let serve = move |io, peer| session::serve(io, peer, server.clone());
+        runtime::accept(listener, connections, &drain, Phase::Close, serve).await;
     })
 }
 
