@@ -77,6 +77,7 @@ async fn a_router_that_does_not_answer_tdrain_is_waited_for_one_second() {
 async fn a_router_that_never_answers_tdrain_is_closed_in_the_end_and_soon_after_it_has() {
     let world = World::new();
     let (mut never, mut late) = (world.router().await, world.router().await);
+    let began = Instant::now();
     world.core.drain.enter(Phase::Leave);
     assert_eq!((never.hears().await, late.hears().await), (TDRAIN, TDRAIN));
     let told = Instant::now();
@@ -85,7 +86,8 @@ async fn a_router_that_never_answers_tdrain_is_closed_in_the_end_and_soon_after_
     late.is_closed().await;
     assert!(told.elapsed() < Duration::from_millis(2_100), "{:?}", told.elapsed());
     never.is_closed().await;
-    assert!((3..7).contains(&told.elapsed().as_secs()), "{:?}", told.elapsed());
+    // Within the spread it is told, a second later it has its answers, and three later it has had its time.
+    assert!((4_000..6_500).contains(&began.elapsed().as_millis()), "{:?}", began.elapsed());
 }
 
 #[tokio::test(start_paused = true)]
