@@ -1,7 +1,6 @@
 //! The place of the process: its addresses and its files, which may have been another process's.
 
 use std::path::Path;
-
 use std::time::Duration;
 
 use tokio_util::task::AbortOnDropHandle;
